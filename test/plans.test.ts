@@ -68,11 +68,14 @@ INSERT INTO daily_tokens (tenant_id, budget_id, token_id)
   SELECT b.tenant_id, b.id, t.id FROM daily_budgets b, tokens t WHERE b.application_id = '${ACTOR}';
 INSERT INTO request_rates (tenant_id, id, arrival_us) SELECT tenant_id, application_id, 1 FROM daily_budgets;
 INSERT INTO token_counts (tenant_id, id, type, change) SELECT tenant_id, gen_random_uuid(), type, 1 FROM tokens LIMIT 50;
-INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, outcome, mac)
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, outcome,
+    trace_id, application_id, destination_host, mac)
   SELECT tenant_id, (lpad(to_hex(1790000000000 + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid,
     CASE WHEN n % 1000 = 0 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid, 'application', type, ARRAY[id],
-    CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(), 'none',
-    CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END, gen_random_uuid()
+    CASE WHEN n % 1000 = 1 THEN 'delete' ELSE 'read' END, 'm', now(), CASE WHEN n % 1000 = 3 THEN 'revealed' ELSE 'none' END,
+    CASE WHEN n % 1000 = 2 THEN 'refused' ELSE 'success' END, 'trace-' || n,
+    CASE WHEN n % 1000 = 0 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid,
+    CASE WHEN n % 1000 = 4 THEN 'rare.example.com' ELSE 'api.example.com' END, gen_random_uuid()
   FROM (SELECT *, row_number() OVER (ORDER BY created_at) AS n FROM tokens, generate_series(1, 3)) AS t;
 INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure, mac)
   SELECT '${OTHER_TENANT}', (lpad(to_hex(at + n), 12, '0') || '70008' || substr(md5(n::text), 1, 15))::uuid, '${ACTOR}',
@@ -412,6 +415,12 @@ describe('a list finds its rows by an index', () => {
     ['an operation that is rare', { operation: 'delete' }],
     ['what was refused', { outcome: 'refused' }],
     ['an actor and what was refused', { actor_id: ACTOR, outcome: 'refused' }],
+    ['values that were revealed', { disclosure: 'revealed' }],
+    ['values that were masked, of which there are none', { disclosure: 'masked' }],
+    ['a trace', { trace_id: 'trace-18' }],
+    ['an application that asked little', { application_id: RARE_ACTOR }],
+    ['a host that was sent little', { destination_host: 'rare.example.com' }],
+    ['a host and values that were revealed', { destination_host: 'api.example.com', disclosure: 'revealed' }],
     ['a kind of entity that is not there', { entity_type: 'reactor' }],
     ['everything but readings of the log', { not_entity_type: 'log' }],
   ])('of the log by %s', async (_, given) => {

@@ -613,6 +613,8 @@ CREATE TABLE audit_log (
   proxy_id UUID,
   destination_host TEXT,
   is_list BOOLEAN NOT NULL DEFAULT false,
+  application_id UUID,
+  code_application_id UUID,
   -- 16 bytes as a UUID, which row_to_json writes in one way, unlike BYTEA.
   mac UUID NOT NULL,
   PRIMARY KEY (tenant_id, id)
@@ -622,6 +624,11 @@ CREATE INDEX audit_log_tenant_id_actor_id_id_idx ON audit_log (tenant_id, actor_
 CREATE INDEX audit_log_tenant_id_operation_id_idx ON audit_log (tenant_id, operation, id);
 CREATE INDEX audit_log_tenant_id_outcome_id_idx ON audit_log (tenant_id, outcome, id) WHERE outcome <> 'success';
 CREATE INDEX audit_log_without_readings_idx ON audit_log (tenant_id, id) WHERE entity_type <> 'log';
+CREATE INDEX audit_log_tenant_id_disclosure_id_idx ON audit_log (tenant_id, disclosure, id);
+CREATE INDEX audit_log_tenant_id_application_id_id_idx ON audit_log (tenant_id, application_id, id) WHERE application_id IS NOT NULL;
+CREATE INDEX audit_log_tenant_id_trace_id_id_idx ON audit_log (tenant_id, trace_id, id) WHERE trace_id IS NOT NULL;
+CREATE INDEX audit_log_tenant_id_destination_host_id_idx ON audit_log (tenant_id, destination_host, id)
+  WHERE destination_host IS NOT NULL;
 -- Rows of all tenants by their time, for streams. They are on disk in about this order: a page of the index is enough for months.
 CREATE INDEX audit_log_id_idx ON audit_log USING brin (id) WITH (autosummarize = on);
 CREATE INDEX audit_log_entity_ids_idx ON audit_log USING gin (entity_ids) WITH (gin_pending_list_limit = 512);
@@ -799,16 +806,16 @@ BEGIN
   FROM json_to_recordset(given) AS g(id text, type text, created_at timestamptz)
   WHERE g.id = ANY (written) GROUP BY g.type;
   INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
-    disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id, mac)
+    disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id, application_id, code_application_id, mac)
   SELECT of_tenant, l.log_id, l.created_by, l.actor_type, l.type, of.ids, 'create', l.message, l.created_at, 'none',
-    l.trace_id, l.ip, l.reactor_id, l.proxy_id, l.otel_trace_id, l.log_mac
+    l.trace_id, l.ip, l.reactor_id, l.proxy_id, l.otel_trace_id, l.application_id, l.code_application_id, l.log_mac
   FROM (
     SELECT g.log_id, array_agg(g.id) AS ids FROM json_to_recordset(given) AS g(id text, log_id uuid)
     WHERE g.id = ANY (written) GROUP BY g.log_id
   ) AS of
   JOIN json_to_recordset(given) AS l(type text, created_at timestamptz, created_by uuid, log_id uuid, actor_type text,
     message text, trace_id text, ip text, reactor_id uuid, proxy_id uuid, otel_trace_id text,
-    log_mac uuid) ON l.log_id = of.log_id AND l.message IS NOT NULL;
+    application_id uuid, code_application_id uuid, log_mac uuid) ON l.log_id = of.log_id AND l.message IS NOT NULL;
 END
 $$;
 

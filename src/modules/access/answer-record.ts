@@ -60,6 +60,7 @@ export type LoggedOperation = Pick<
   | 'is_list'
   | 'reactor_id'
   | 'proxy_id'
+  | 'code_application_id'
 >;
 
 export type AnswerBasis = {
@@ -119,9 +120,9 @@ export const createAnswerRecord = (): AnswerRecord => {
     },
     logged: (row) => {
       const { operation, entity_type, entity_ids, message, disclosure } = row;
-      const { destination_host, is_list, reactor_id, proxy_id } = row;
+      const { destination_host, is_list, reactor_id, proxy_id, code_application_id } = row;
       const what = { operation, entity_type, entity_ids, message, disclosure };
-      const noted: LoggedOperation = { ...what, destination_host, is_list, reactor_id, proxy_id };
+      const noted: LoggedOperation = { ...what, destination_host, is_list, reactor_id, proxy_id, code_application_id };
       if (ids + entity_ids.length > LOGGED_IDS_MAX) {
         basis.isTooLarge = true;
         return noted;

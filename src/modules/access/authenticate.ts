@@ -99,6 +99,16 @@ export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace
   ip: request.ip,
 });
 
+/** The application that asks: the caller, or the one that made the caller's session. */
+const askingOf = ({ actor_type, actor_id, publicAccess }: Caller): string | undefined =>
+  actor_type === 'application' ? actor_id : publicAccess?.session?.created_by;
+
+/** As `originOf`, of a request whose caller is known. */
+export const originFor = (request: Parameters<typeof originOf>[0], caller: Caller): RequestOrigin => ({
+  ...originOf(request),
+  application_id: askingOf(caller),
+});
+
 /** A caller that is authenticated already. `isFresh`: whether it may do what needs a second factor of the last minutes. */
 export type Actor = { caller: Caller; isFresh: boolean };
 
@@ -163,7 +173,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     permission: Permission | 'authenticated',
   ): void => {
     // Set before the request is refused: the log names the caller.
-    const details = { origin: originOf(request), warn: warnIn(reply), refuseStale: refusalOfStale(request) };
+    const details = { origin: originFor(request, caller), warn: warnIn(reply), refuseStale: refusalOfStale(request) };
     const work = (request.work ??= new Work(ctx, caller, details));
     checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);
@@ -182,7 +192,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     letPageRead(ctx, request, reply, caller);
     // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
     if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
-    request.work = new Work(ctx, caller, { origin: originOf(request), reportLimit, warn: warnIn(reply) });
+    request.work = new Work(ctx, caller, { origin: originFor(request, caller), reportLimit, warn: warnIn(reply) });
     // A key that serves no more takes nothing of the rate that it shares with living ones.
     checkPublicAccess(ctx, request, caller);
     if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);

@@ -272,8 +272,8 @@ const countAgain = async (ctx: AccessContext, work: Work, { counted }: AnswerBas
 
 /** Writes the log rows of a replayed answer again. @throws unavailable. */
 const logReplay = async (ctx: AccessContext, work: Work, { logged }: AnswerBasis): Promise<void> => {
-  const rows = logged.map(({ reactor_id, proxy_id, ...operation }) => {
-    const origin = { ...work.origin, reactor_id, proxy_id };
+  const rows = logged.map(({ reactor_id, proxy_id, code_application_id, ...operation }) => {
+    const origin = { ...work.origin, reactor_id, proxy_id, code_application_id };
     return logRow(ctx, work.with({ origin }), { ...operation, outcome: 'replayed' });
   });
   if (rows.length > 0) await work.log(rows);

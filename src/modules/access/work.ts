@@ -145,15 +145,18 @@ export class Work {
   }
 
   /** The work of another caller for the same request; its operations keep no answer of their own. */
-  as(caller: Caller): Work {
-    const { origin, record } = this;
-    return new Work(this.#services, caller, { origin, record, warn: this.#warn });
+  as(caller: Caller, origin = this.origin): Work {
+    return new Work(this.#services, caller, { origin, record: this.record, warn: this.#warn });
+  }
+
+  /** As `as`, for code with the rights of an application. */
+  asCodeOf(application: Caller): Work {
+    return this.as(application, { ...this.origin, code_application_id: application.actor_id });
   }
 
   /** As `as`, where the operations of the other caller keep the answer of this request. */
-  actingFor({ caller }: Work): Work {
-    const { origin, record } = this;
-    return new Work(this.#services, caller, { origin, record, keeping: this.#keeping });
+  actingFor({ caller, origin }: Work): Work {
+    return new Work(this.#services, caller, { origin, record: this.record, keeping: this.#keeping });
   }
 
   /** Operations keep what `answerOf` makes of their result, where the request's answer is kept. */

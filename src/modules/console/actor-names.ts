@@ -1,7 +1,7 @@
 // Finds and caches the names of applications and members, for pages that show ids of actors.
 // Cached because each look-up is logged: otherwise reading the log would fill it.
 import { createCache } from '../../platform/cache.ts';
-import { fullName } from './list-parts.ts';
+import { fullName } from '../access/person.ts';
 import { isSuccess, type Visit } from './visit.ts';
 
 /** How long a page may show an old name. */

@@ -101,10 +101,6 @@ export const clipped = (text: string, lengthMax: number): string =>
 /** Text of other people, isolated so that its writing direction does not change the text around it. */
 export const isolated = (text: string): Html => html`<bdi>${text}</bdi>`;
 
-/** First and last name; empty if there is neither. */
-export const fullName = ({ first_name, last_name }: { first_name?: string; last_name?: string }): string =>
-  [first_name, last_name].filter(Boolean).join(' ');
-
 /** The length of a UUID, which is shown whole so that it can be copied. */
 const SHORT_LENGTH_MAX = 36;
 const HEAD_LENGTH = 11;

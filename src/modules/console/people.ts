@@ -13,7 +13,8 @@ import {
   problemsByPlace,
   problemsNotice,
 } from './forms.ts';
-import { isolated, fullName } from './list-parts.ts';
+import { fullName } from '../access/person.ts';
+import { isolated } from './list-parts.ts';
 import { visitorOf } from './second-factor.ts';
 import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';

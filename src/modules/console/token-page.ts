@@ -2,19 +2,11 @@
 // Only the reveal form shows the value, and the log says so.
 import { html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/errors.ts';
+import { fullName } from '../access/person.ts';
 import { mayReveal } from '../people/roles.ts';
 import type { ActorNames } from './actor-names.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
-import {
-  fetchPage,
-  cursorPager,
-  isolated,
-  fullName,
-  type Listed,
-  otherProblems,
-  statusOf,
-  totalOf,
-} from './list-parts.ts';
+import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
 import {
   addressOf,

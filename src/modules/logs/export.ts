@@ -26,7 +26,12 @@ const columns = [
   'trace_id',
   'ip',
   'otel_trace_id',
-] as const satisfies readonly (keyof LogRecord)[];
+  'application_id',
+  'code_application_id',
+  'actor_name',
+  'entity_name',
+  'id',
+] as const satisfies readonly Exclude<keyof LogRecord, 'is_list'>[];
 
 /** The format that an Accept header prefers (RFC 9110 section 12.5.1): a page in JSON unless it names another one. */
 export const formatOf = (accept: string | undefined): LogFormat => {

@@ -17,6 +17,7 @@ import {
   TENANT_ID,
   TRACE_ID,
 } from '../../platform/http/schemas.ts';
+import { TRACE_ID_LENGTH_MAX } from '../../platform/http/trace.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 
@@ -59,6 +60,18 @@ export const actorType = z
     example: 'application',
   });
 
+/** The longest host name, with a port. */
+const HOST_LENGTH_MAX = 260;
+
+const oneText = (most: number, description: string, example: string) =>
+  z
+    .string('must be given once')
+    .min(1, `must have 1 to ${most} characters`)
+    .max(most, `must have 1 to ${most} characters`)
+    .refine(isStorableText, NOT_STORABLE)
+    .optional()
+    .meta({ description, example });
+
 export const logQuery = z.object({
   ...cursorQuery('WyIwMTkzYTVmMC0wMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDAiLCIwIl0'),
   entity_type: z
@@ -76,6 +89,17 @@ export const logQuery = z.object({
   actor_id: oneUuid('Only entries about what this application or user did.', APPLICATION_ID),
   operation: oneOf(operations, 'Only entries with this operation.', 'read'),
   outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
+  disclosure: oneOf(disclosures, 'Only entries that disclosed values in this way.', 'revealed'),
+  application_id: oneUuid(
+    'Only entries of requests that came with a key of this application, or of a session that it made, whoever acted.',
+    APPLICATION_ID,
+  ),
+  trace_id: oneText(TRACE_ID_LENGTH_MAX, 'Only entries of requests with this `SVC-TRACE-ID`.', TRACE_ID),
+  destination_host: oneText(
+    HOST_LENGTH_MAX,
+    'Only entries of requests that were sent to this host, with the port where it is not 443.',
+    'api.example.com',
+  ),
   start_date: boundary('Only entries from this time on.'),
   end_date: boundary('Only entries from before this time.'),
 });
@@ -84,12 +108,29 @@ const kinds = entityTypes.map(({ value }) => value);
 
 const logRecord = z
   .object({
+    id: uuid(
+      'The id of the row of the log, as `logs prove` takes it. The entries of one row have the same.',
+      '0193a5f0-aaaa-7000-8000-000000000000',
+    ),
     tenant_id: uuid('The id of the tenant that owns the entity.', TENANT_ID),
     actor_id: uuid(
       'The id of the application or user that did it. Left out for the operator, the system and anonymous clients.',
       APPLICATION_ID,
     ).optional(),
     actor_type: actorType,
+    actor_name: z.string().optional().meta({
+      description:
+        'The name that the application or user has now. Left out for others, and where the application is deleted or the user has left.',
+      example: 'Checkout server',
+    }),
+    application_id: uuid(
+      'The id of the application that asked: of the key of the request, or the one that made the session. Left out for users and anonymous clients.',
+      APPLICATION_ID,
+    ).optional(),
+    code_application_id: uuid(
+      'The id of the application whose rights code had, or whose rights an open proxy gave to an anonymous client. It is then the actor.',
+      APPLICATION_ID,
+    ).optional(),
     entity_type: z.string().meta({
       description: 'The kind of the entity: a token type, or another kind.',
       'x-extensible-enum': kinds,
@@ -99,11 +140,21 @@ const logRecord = z
       description: 'The id of the entity. For a request of the proxy without a stored proxy, the id of the tenant.',
       example: CARD_TOKEN_ID,
     }),
+    entity_name: z.string().optional().meta({
+      description:
+        'The name that the entity has now: an application, reactor, formula, proxy or member. Left out for others, and always for tokens.',
+      example: 'Checkout server',
+    }),
+    is_list: z.literal(true).optional().meta({
+      description: 'The entry is about a page of tokens that was listed or searched. Left out for others.',
+      example: true,
+    }),
     entity_ids: z
       .array(z.string())
       .optional()
       .meta({
-        description: 'The ids of all entities of a page that a member saw in the console: one entry for the page.',
+        description:
+          'The ids of all tokens of a page that showed no value, or that a member saw in the console: one entry for the page.',
         example: [CARD_TOKEN_ID],
       }),
     operation: z
@@ -153,9 +204,12 @@ export const logExamples: { response: Examples } = {
         pagination: onlyPage(1),
         data: [
           {
+            id: '0193a5f0-aaaa-7000-8000-000000000000',
             tenant_id: TENANT_ID,
             actor_id: APPLICATION_ID,
             actor_type: 'application',
+            actor_name: 'Checkout server',
+            application_id: APPLICATION_ID,
             entity_type: 'card',
             entity_id: CARD_TOKEN_ID,
             operation: 'read',

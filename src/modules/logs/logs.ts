@@ -7,13 +7,20 @@ import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '
 import { invalidField } from '../../platform/errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
 import { logRow, maskHost } from '../../platform/audit/record.ts';
+import { type EntryNames, findEntryNames } from './names.ts';
 
 export type LogRecord = {
+  id: string;
   tenant_id: string;
   actor_id?: string | undefined;
   actor_type?: string | undefined;
+  actor_name?: string | undefined;
+  application_id?: string | undefined;
+  code_application_id?: string | undefined;
   entity_type: string;
   entity_id: string;
+  entity_name?: string | undefined;
+  is_list?: true | undefined;
   entity_ids?: string[] | undefined;
   operation: string;
   message: string;
@@ -34,27 +41,27 @@ export type LogQuery = Omit<LogFilter, 'not_entity_type' | 'from_id' | 'to_id'> 
   end_date?: Date | undefined;
 };
 
+type Reading = Pick<AccessContext, 'db' | 'now' | 'newLogId' | 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+
 /** The kind of entity in the row of a reading. */
 const LOG = 'log';
 
 const LOGS_RETRIEVED = 'Logs retrieved';
 const LOGS_EXPORTED = 'Logs exported';
 
-const logReading = (
-  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
-  work: Work,
-  message: typeof LOGS_RETRIEVED | typeof LOGS_EXPORTED,
-): Promise<void> => {
+const logReading = (ctx: Reading, work: Work, message: typeof LOGS_RETRIEVED | typeof LOGS_EXPORTED): Promise<void> => {
   const row = logRow(ctx, work, { operation: 'read', entity_type: LOG, entity_ids: [work.tenant_id], message });
   return work.log([row]);
 };
 
 /** @throws invalidInput for an interval that ends before it begins. */
-const filterOf = ({ start_date, end_date, ...others }: LogQuery): LogFilter => {
+const filterOf = ({ start_date, end_date, destination_host, ...others }: LogQuery): LogFilter => {
   if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
   // Ids are UUIDs of version 7: an interval of time is an interval of ids.
   return {
     ...others,
+    // As rows have it.
+    destination_host: destination_host && maskHost(destination_host),
     from_id: start_date && firstIdAt(start_date.getTime()),
     to_id: end_date && firstIdAt(end_date.getTime()),
   };
@@ -70,7 +77,7 @@ const isFrequent = async (db: TenantQuery, filter: LogFilter): Promise<boolean> 
  * @throws invalidInput for an interval that ends before it begins, and for a malformed cursor; unavailable.
  */
 export const listLogs = async (
-  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
+  ctx: Reading,
   work: Work,
   input: { filter: LogQuery; page: PageRequest },
 ): Promise<Page<LogRecord>> => {
@@ -89,7 +96,7 @@ export const listLogs = async (
     },
   });
   await logReading(ctx, work, LOGS_RETRIEVED);
-  return { pagination, data: rows.map((row) => recordOf(work, row)) };
+  return { pagination, data: await recordsOf(ctx, work, rows) };
 };
 
 /** Entries of an export that are in memory at once. */
@@ -99,11 +106,7 @@ const EXPORT_ENTRIES = 1_000;
  * All entries of a filter, readings of the log included, newest first, in portions. The first portion is read before this returns.
  * @throws invalidInput, as listLogs; unavailable.
  */
-export const exportLogs = async (
-  ctx: Pick<AccessContext, 'db' | 'now' | 'newLogId'>,
-  work: Work,
-  query: LogQuery,
-): Promise<AsyncIterable<LogRecord[]>> => {
+export const exportLogs = async (ctx: Reading, work: Work, query: LogQuery): Promise<AsyncIterable<LogRecord[]>> => {
   const filter = filterOf(query);
   const db = work.db;
   const isOfMany = await isFrequent(db, filter);
@@ -111,7 +114,7 @@ export const exportLogs = async (
   await logReading(ctx, work, LOGS_EXPORTED);
   return (async function* portions() {
     for (let rows = first; ;) {
-      yield rows.map((row) => recordOf(work, row));
+      yield await recordsOf(ctx, work, rows);
       const last = rows[EXPORT_ENTRIES - 1];
       if (last === undefined) return;
       const after = { id: last.id, place: Number(last.place) };
@@ -126,12 +129,18 @@ const parseCursor = ([id, place]: string[]): { id: string; place: number } | und
   return isValid ? { id, place: Number(place) } : undefined;
 };
 
-const recordOf = (work: Work, row: LogEntry): LogRecord => ({
-  tenant_id: work.tenant_id,
+const recordOf = ({ tenant_id }: Work, row: LogEntry, names: EntryNames): LogRecord => ({
+  id: row.id,
+  tenant_id,
   actor_id: row.actor_id ?? undefined,
   actor_type: row.actor_type ?? undefined,
+  actor_name: names.actorOf(row),
+  application_id: row.application_id ?? undefined,
+  code_application_id: row.code_application_id ?? undefined,
   entity_type: row.entity_type,
   entity_id: row.entity_id,
+  entity_name: names.entityOf(row),
+  is_list: row.entity_ids ? true : undefined,
   entity_ids: row.entity_ids ?? undefined,
   operation: row.operation,
   message: row.message,
@@ -146,3 +155,8 @@ const recordOf = (work: Work, row: LogEntry): LogRecord => ({
   ip: row.ip ?? undefined,
   created_at: row.created_at.toISOString(),
 });
+
+const recordsOf = async (ctx: Reading, work: Work, rows: readonly LogEntry[]): Promise<LogRecord[]> => {
+  const names = await findEntryNames(ctx, work.db, rows);
+  return rows.map((row) => recordOf(work, row, names));
+};

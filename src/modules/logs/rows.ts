@@ -24,10 +24,15 @@ export type LogEntry = {
   reactor_id: string | null;
   proxy_id: string | null;
   destination_host: string | null;
+  application_id: string | null;
+  code_application_id: string | null;
 };
 
-export type LogFilter = Partial<Pick<NewLog, 'entity_type' | 'operation' | 'outcome'>> & {
+export type LogFilter = Partial<
+  Pick<NewLog, 'entity_type' | 'operation' | 'outcome' | 'disclosure' | 'trace_id' | 'destination_host'>
+> & {
   actor_id?: string | undefined;
+  application_id?: string | undefined;
   entity_id?: string | undefined;
   /** Leaves out this kind of entity. */
   not_entity_type?: string | undefined;
@@ -53,6 +58,10 @@ const whereOf = (tenant_id: string, filter: LogFilter): { where: string[]; value
   add((parameter) => `entity_type = ${parameter}`, filter.entity_type);
   add((parameter) => `entity_type <> ${parameter}`, filter.not_entity_type);
   add((parameter) => `actor_id = ${parameter}::uuid`, filter.actor_id);
+  add((parameter) => `application_id = ${parameter}::uuid`, filter.application_id);
+  add((parameter) => `trace_id = ${parameter}`, filter.trace_id);
+  add((parameter) => `destination_host = ${parameter}`, filter.destination_host);
+  add((parameter) => `disclosure = ${parameter}`, filter.disclosure);
   add((parameter) => `operation = ${parameter}`, filter.operation);
   add((parameter) => `outcome = ${parameter}`, filter.outcome);
   add((parameter) => `id >= ${parameter}::uuid`, filter.from_id);
@@ -92,7 +101,7 @@ export const listLogEntries = async (
 WITH matched AS ${matched}
 SELECT l.id, l.actor_id, l.actor_type, l.entity_type, e.entity_id, CASE WHEN l.is_list THEN l.entity_ids END AS entity_ids,
   e.place, l.operation, l.message, l.created_at, l.disclosure, l.outcome, l.trace_id, l.ip, l.reactor_id, l.proxy_id,
-  l.destination_host, l.otel_trace_id
+  l.destination_host, l.otel_trace_id, l.application_id, l.code_application_id
 FROM (SELECT * FROM matched ORDER BY id DESC LIMIT ${most}) l
 CROSS JOIN LATERAL unnest(
   CASE WHEN l.is_list THEN ARRAY[coalesce(${entity ?? 'NULL'}, l.entity_ids[1])] ELSE l.entity_ids END

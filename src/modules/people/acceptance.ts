@@ -5,7 +5,7 @@ import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/
 import { chosenPasswordProblem } from './chosen-password.ts';
 import type { PeopleContext } from './context.ts';
 import { digestOfSecret, openEmail } from './invitations.ts';
-import { type Person, sealPerson } from './members.ts';
+import { type Person, sealPerson } from '../access/person.ts';
 import {
   endLinkBeforeCaller,
   findInvitationBeforeCaller as findRowBeforeCaller,

@@ -1,11 +1,11 @@
 // Members: people with access to a tenant. Lists and removes them, and changes roles; acceptance.ts adds them.
 import type { AccessContext } from '../access/context.ts';
 import { hasDailyLimit } from '../access/limits.ts';
+import { openPerson } from '../access/person.ts';
 import { resourceOf } from '../access/resource.ts';
 import type { Work } from '../access/work.ts';
 import { logRow } from '../../platform/audit/record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, unprocessable } from '../../platform/errors.ts';
 import { removeInvitationsOf } from './rows/invitations.ts';
@@ -23,14 +23,6 @@ import { type GivenRole, mayInvite, type Role } from './roles.ts';
 
 export const MEMBERS_PAGE_SIZE_MAX = 50;
 
-/** As the user entered it for this tenant; other tenants may have other names of the same user. */
-export type Person = {
-  email: string;
-  first_name: string;
-  /** Empty for none. */
-  last_name: string;
-};
-
 /** As the API shows it. Undefined properties are left out. */
 export type MemberRecord = {
   id: string;
@@ -42,29 +34,6 @@ export type MemberRecord = {
   modified_by: string | undefined;
   modified_at: string | undefined;
 };
-
-const placeOf = (tenant_id: string, id: string): SealedPlace => ({
-  tenant_id,
-  record: 'tenant_member',
-  id,
-  field: 'person',
-});
-
-export const sealPerson = (
-  ctx: Sealing,
-  keys: TenantKeys,
-  tenant_id: string,
-  member_id: string,
-  { email, first_name, last_name }: Person,
-): Buffer => sealText(ctx, keys, placeOf(tenant_id, member_id), JSON.stringify({ email, first_name, last_name }));
-
-export const openPerson = (
-  ctx: Sealing,
-  keys: TenantKeys,
-  tenant_id: string,
-  member_id: string,
-  sealed: Uint8Array,
-): Person => JSON.parse(openText(ctx, keys, placeOf(tenant_id, member_id), sealed)) as Person;
 
 const recordOf = (ctx: AccessContext, keys: TenantKeys, tenant_id: string, row: StoredMember): MemberRecord => {
   const { email, first_name, last_name } = openPerson(ctx, keys, tenant_id, row.id, row.sealed);

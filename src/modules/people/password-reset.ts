@@ -10,7 +10,7 @@ import { clearAttempts, countAttempt, isKnownPlace } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';
 import type { PeopleContext } from './context.ts';
 import { LINK_SECRET_LENGTH, linkSecretShape } from './invitations.ts';
-import { openPerson, type Person } from './members.ts';
+import { openPerson, type Person } from '../access/person.ts';
 import { findMember } from './rows/members.ts';
 import { findResetBeforeCaller, holdsReset, putReset } from './rows/password-resets.ts';
 import {

@@ -11,7 +11,7 @@ import type { Sealing } from '../../platform/crypto/sealed-text.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, notFound } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
-import { openPerson } from './members.ts';
+import { openPerson } from '../access/person.ts';
 import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
 import { lockTenant } from './rows/people.ts';
 import {

@@ -314,7 +314,8 @@ const findActor = async (
   const { tenant_id, application_id } = proxy;
   if (application_id === undefined) return { tenant_id, work: undefined };
   const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
-  return { tenant_id, work: application && new Work(ctx, application, { origin: through }) };
+  const acting = { ...through, code_application_id: application_id };
+  return { tenant_id, work: application && new Work(ctx, application, { origin: acting }) };
 };
 
 /** Finds and checks the destination. @returns also the header that names it, for errors. */
@@ -382,7 +383,8 @@ const rightsOf = (
   findApplication: async () => {
     if (application_id === undefined) return undefined;
     const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
-    return application && new Work(ctx, application, { origin: actor.origin, record: actor.record });
+    const origin = { ...actor.origin, code_application_id: application_id };
+    return application && new Work(ctx, application, { origin, record: actor.record });
   },
   account: nested.account,
   allowLists: nested.allowLists,

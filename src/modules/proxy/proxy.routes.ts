@@ -149,7 +149,7 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
     const { work, method } = request;
     // The destination must not get the session of a user of this server.
     const headers = withoutSessionCookie(ctx, headersOf(request));
-    const origin = originOf(request);
+    const origin = work?.origin ?? originOf(request);
     const asked = { work, origin, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
     const answer = await forward(ctx, { ...asked, signal: disconnectOf(reply) }).catch(async (error: unknown) => {
       const isAnonymous = work === undefined && error instanceof AppError;

@@ -61,7 +61,7 @@ const invoke = async (
   { held, signal, run }: { held: RunBytes; signal: AbortSignal | undefined; run: Run },
 ): Promise<ReactResult | CodeResponse> => {
   /** Log rows of the application in this run name the reactor, and its decisions count for the kept answer. */
-  const actingHere = (application: Caller | undefined): Work | undefined => application && work.as(application);
+  const actingHere = (application: Caller | undefined): Work | undefined => application && work.asCodeOf(application);
   const { formula, configuration, application_id } = reactor;
   // The contract of the formula may have changed since the reactor was written (docs/decisions/0017-formulas-in-use.md).
   const misfits = checkConfiguration(configuration, formula.configuration);
@@ -135,10 +135,11 @@ const invoke = async (
     return new CodeResponse(200, {}, await ctx.accounts.runInTurns(work.tenant_id, stringifyInSlices(answer)));
   }
   // Looked up again too: a key that was revoked during the run writes nothing.
-  const findCaller = async () =>
-    work.actor_type === 'application'
-      ? actingHere(await ctx.callers.findCallerOfApplication(work, work.actor_id))
-      : work;
+  const findCaller = async () => {
+    if (work.actor_type !== 'application') return work;
+    const caller = await ctx.callers.findCallerOfApplication(work, work.actor_id);
+    return caller && work.as(caller);
+  };
   const writer = await (has_svc ? findApplication() : findCaller());
   if (!writer) throw forbidden('token:create');
   // The transaction that writes the tokens keeps the answer of the invocation, not that of `tokenize`.

@@ -5,7 +5,7 @@ import { AppError } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { originOf } from '../access/authenticate.ts';
+import { originFor } from '../access/authenticate.ts';
 import { createFailureCount } from '../access/failures.ts';
 import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
@@ -48,7 +48,7 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
 
   const workOf = (request: FastifyRequest, session: PageSession): Work => {
     const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
-    return new Work(ctx, caller, { origin: originOf(request) });
+    return new Work(ctx, caller, { origin: originFor(request, caller) });
   };
 
   const show = async (

@@ -439,7 +439,8 @@ const idsByType = (rows: readonly NewToken[]): [type: string, ids: string[]][] =
 const noteCreated = ({ record, origin }: Work, idsByType: Iterable<[type: string, ids: string[]]>): void => {
   for (const [entity_type, entity_ids] of idsByType) {
     const row = { entity_type, entity_ids, message: TOKEN_CREATED, disclosure: 'none' } as const;
-    record?.logged({ operation: 'create', ...row, reactor_id: origin?.reactor_id, proxy_id: origin?.proxy_id });
+    const { reactor_id, proxy_id, code_application_id } = origin ?? {};
+    record?.logged({ operation: 'create', ...row, reactor_id, proxy_id, code_application_id });
   }
 };
 

@@ -13,6 +13,7 @@ import type { Permission } from '../access/permissions.ts';
 import {
   type LoggedToken,
   revealedAmong,
+  type LogRow,
   tokenListLogRow,
   tokenLogRows,
   valueSearchLogRow,
@@ -149,6 +150,14 @@ const all = (nodes: TokenCondition[]): TokenCondition | undefined =>
 const tooLarge = () =>
   payloadTooLarge('The tokens of this page are too large for one answer. Ask for fewer by `size`.');
 
+/** One row for all tokens of a page that shows no value. A shown value is an entry a token, but for members, who see masks. */
+const listRows = (ctx: TokensContext, work: Work, read: readonly LoggedToken[]): LogRow[] => {
+  const isShown = ({ disclosure }: LoggedToken): boolean => disclosure === 'revealed' && work.actor_type !== 'user';
+  const others = read.filter((token) => !isShown(token));
+  const rows = tokenLogRows(ctx, work, 'read', read.filter(isShown));
+  return others.length > 0 ? [tokenListLogRow(ctx, work, others), ...rows] : rows;
+};
+
 const readTokens = async (
   ctx: TokensContext,
   work: Work,
@@ -187,8 +196,7 @@ const readTokens = async (
   const data = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
   if (rows.length > 0) {
     await countTokens(ctx, work, limitOfReveal(work), revealedAmong(read));
-    const isPage = work.actor_type === 'user';
-    await work.log(isPage ? [tokenListLogRow(ctx, work, read)] : tokenLogRows(ctx, work, 'read', read));
+    await work.log(listRows(ctx, work, read));
   }
   return { pagination, data };
 };

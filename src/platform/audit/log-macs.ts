@@ -17,6 +17,8 @@ const textOf = (tenant_id: string, row: NewLog): string =>
   JSON.stringify({
     actor_id: lower(row.actor_id),
     actor_type: row.actor_type ?? undefined,
+    application_id: lower(row.application_id),
+    code_application_id: lower(row.code_application_id),
     created_at: row.created_at,
     destination_host: row.destination_host ?? undefined,
     disclosure: row.disclosure,

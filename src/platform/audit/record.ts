@@ -46,7 +46,7 @@ export const TOKEN_DISSOCIATED = 'Token association deleted';
 export const TOKEN_REVEALED = 'Token revealed';
 /** By a session for one stored card. */
 export const CODE_COLLECTED = 'Security code collected';
-/** One page of tokens in the console. */
+/** A page of tokens that shows no value, and any page in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
 /** A query had terms about values. Its tokens have rows of their own. */
 export const VALUES_SEARCHED = 'Tokens searched by value';
@@ -110,6 +110,10 @@ export type RequestOrigin = {
   readonly reactor_id?: string | undefined;
   /** The stored proxy, likewise. */
   readonly proxy_id?: string | undefined;
+  /** The application that asked, whoever acts for it. Undefined for a member or an anonymous client. */
+  readonly application_id?: string | undefined;
+  /** The application whose rights code has, or an open proxy. */
+  readonly code_application_id?: string | undefined;
 };
 
 /** The actor of an operation: a caller, the operator, the vault itself, or an anonymous client. */
@@ -212,7 +216,7 @@ export const tokenLogRows = (
   );
 };
 
-/** One row for a page of tokens in the console. A row for each token would flood the log. */
+/** One row for a page of tokens. An entry for each would flood the log. */
 export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly LoggedToken[]): LogRow => {
   const [first] = new Set(tokens.map(({ type }) => type));
   const isOneType = tokens.every(({ type }) => type === first);

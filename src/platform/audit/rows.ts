@@ -28,6 +28,10 @@ export type NewLog = {
   proxy_id?: string | undefined;
   destination_host?: string | undefined;
   is_list?: boolean | undefined;
+  /** Who asked: the application of the request's key, or the one that made the session. */
+  application_id?: string | undefined;
+  /** The application whose rights code had, or an open proxy. */
+  code_application_id?: string | undefined;
   /** The run that begins with this row, for a statement of its own: no column. */
   run?: SignedBegunRun | undefined;
 };
@@ -55,6 +59,8 @@ const LOG_COLUMNS = [
   'proxy_id uuid',
   'destination_host text',
   'is_list boolean',
+  'application_id uuid',
+  'code_application_id uuid',
   'mac uuid',
 ];
 export const LOG_RECORD = LOG_COLUMNS.join(', ');

@@ -12,7 +12,7 @@ import { AppError } from '../../../platform/errors.ts';
 import { digestOfAddress, newAddressProblem, parseGivenAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';
-import { type Person, sealPerson } from '../members.ts';
+import { type Person, sealPerson } from '../../access/person.ts';
 import type { Role } from '../roles.ts';
 import { removeInvitationsOf } from '../rows/invitations.ts';
 import { findMemberOfUser, insertMember } from '../rows/members.ts';

@@ -5,7 +5,7 @@ export const NEW_TOKENS = `json_to_recordset($2::json) AS r(
     id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
     search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
     cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
-    reactor_id uuid, proxy_id uuid, otel_trace_id text, log_mac uuid)`;
+    reactor_id uuid, proxy_id uuid, otel_trace_id text, application_id uuid, code_application_id uuid, log_mac uuid)`;
 
 /** The four parts of INSERT_TOKENS, each from a relation of NEW_TOKENS. */
 export const insertTokensFrom = (rows: string): string => `
@@ -25,8 +25,8 @@ export const countTokensFrom = (rows: string): string => `
 /** @param rows the tokens that were written. @param all the same or more: the columns of a log row may be in another row. */
 export const logTokensFrom = (rows: string, all = rows): string => `
 INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at,
-  disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id, mac)
+  disclosure, trace_id, ip, reactor_id, proxy_id, otel_trace_id, application_id, code_application_id, mac)
 SELECT $1::uuid, i.log_id, i.created_by, i.actor_type, i.type, of.ids, 'create', i.message, i.created_at, 'none',
-  i.trace_id, i.ip, i.reactor_id, i.proxy_id, i.otel_trace_id, i.log_mac
+  i.trace_id, i.ip, i.reactor_id, i.proxy_id, i.otel_trace_id, i.application_id, i.code_application_id, i.log_mac
 FROM (SELECT log_id, array_agg(id) AS ids FROM ${rows} GROUP BY log_id) AS of
 JOIN (SELECT * FROM ${all}) AS i ON i.log_id = of.log_id AND i.message IS NOT NULL`;

@@ -26,7 +26,15 @@ export type NewToken = {
 /** The columns of the log rows of created tokens that the tokens do not have. */
 export type NewTokenLog = Pick<
   NewLog,
-  'actor_type' | 'message' | 'trace_id' | 'otel_trace_id' | 'ip' | 'reactor_id' | 'proxy_id'
+  | 'actor_type'
+  | 'message'
+  | 'trace_id'
+  | 'otel_trace_id'
+  | 'ip'
+  | 'reactor_id'
+  | 'proxy_id'
+  | 'application_id'
+  | 'code_application_id'
 >;
 
 /** A stored token. Absent values are null. */

@@ -1,0 +1,73 @@
+// Finds the names that actors and entities of log entries have now. Tokens have none, and no address is a name.
+import type { AccessContext } from '../access/context.ts';
+import { fullName, openPerson } from '../access/person.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import type { TenantQuery } from '../../platform/db/database.ts';
+import { findMembers, findNames, hasNameColumn, type SealedMember } from './name-rows.ts';
+import type { LogEntry } from './rows.ts';
+
+type Naming = Pick<AccessContext, 'keyring' | 'environment' | 'randomBytes' | 'log'>;
+
+export type EntryNames = {
+  actorOf(entry: LogEntry): string | undefined;
+  entityOf(entry: LogEntry): string | undefined;
+};
+
+/** An id in a path may be any text. */
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Empty for none, and for one that does not open: that is an alarm, and the log stays readable. */
+const nameOfMember = (
+  ctx: Naming,
+  keys: TenantKeys,
+  tenant_id: string,
+  { id, sealed }: Pick<SealedMember, 'id' | 'sealed'>,
+): string => {
+  try {
+    return fullName(openPerson(ctx, keys, tenant_id, id, sealed));
+  } catch {
+    return '';
+  }
+};
+
+/** Names of applications and of members, and of other entities by their kind. A deleted record has none. */
+export const findEntryNames = async (
+  ctx: Naming,
+  db: TenantQuery,
+  entries: readonly LogEntry[],
+): Promise<EntryNames> => {
+  const ids = new Map<string, Set<string>>();
+  const need = (kind: string, id: string | null): void => {
+    if (id !== null && UUID.test(id)) ids.set(kind, (ids.get(kind) ?? new Set()).add(id));
+  };
+  for (const { actor_type, actor_id, entity_type, entity_id } of entries) {
+    if (actor_type === 'application' || actor_type === 'user') need(actor_type, actor_id);
+    if (entity_type === 'tenant_member' || hasNameColumn(entity_type)) need(entity_type, entity_id);
+  }
+  const names = new Map<string, string>();
+  const nameMembers = async (): Promise<void> => {
+    const [users, members] = ['user', 'tenant_member'].map((kind) => [...(ids.get(kind) ?? [])]) as [
+      string[],
+      string[],
+    ];
+    if (users.length + members.length === 0) return;
+    const keys = await ctx.keyring.tenantKeys(db.tenant_id);
+    for (const { id, user_id, sealed } of await findMembers(db, { users, members })) {
+      const name = nameOfMember(ctx, keys, db.tenant_id, { id, sealed });
+      if (name === '') continue;
+      names.set(`user ${user_id}`, name);
+      names.set(`tenant_member ${id}`, name);
+    }
+  };
+  const nameOthers = async (kind: string, of: ReadonlySet<string>): Promise<void> => {
+    for (const { id, name } of await findNames(db, kind, [...of])) names.set(`${kind} ${id}`, name);
+  };
+  await Promise.all([
+    nameMembers(),
+    ...Array.from(ids, ([kind, of]) => (hasNameColumn(kind) ? nameOthers(kind, of) : undefined)),
+  ]);
+  return {
+    actorOf: ({ actor_type, actor_id }) => names.get(`${actor_type} ${actor_id}`),
+    entityOf: ({ entity_type, entity_id }) => names.get(`${entity_type} ${entity_id}`),
+  };
+};

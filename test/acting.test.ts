@@ -3,11 +3,12 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fastify } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import type { Caller } from '../src/modules/access/caller.ts';
+import { reactorsRoutes } from '../src/modules/reactors/reactors.routes.ts';
 import { logsRoutes } from '../src/modules/logs/logs.routes.ts';
 import { tokensRoutes } from '../src/modules/tokens/tokens.routes.ts';
 import type { App } from '../src/platform/http/app-type.ts';
 import { logRefusal } from '../src/modules/access/refusals.ts';
-import { addAuthentication, type Authentication, workOf } from '../src/modules/access/authenticate.ts';
+import { addAuthentication, type Authentication, StepUpNeeded, workOf } from '../src/modules/access/authenticate.ts';
 import { addErrorHandler } from '../src/platform/http/problems.ts';
 import { addIdempotency } from '../src/modules/access/idempotent-requests.ts';
 import { revealing } from '../src/modules/people/sessions.ts';
@@ -36,6 +37,7 @@ beforeAll(async () => {
   addIdempotency(app, server.ctx);
   tokensRoutes(app, server.ctx);
   logsRoutes(app, server.ctx);
+  reactorsRoutes(app, server.ctx);
   app.get('/who', { config: { permission: 'authenticated' } }, async (request) => {
     // Long enough for another to come in between.
     await new Promise((resolve) => setTimeout(resolve, 5));
@@ -58,6 +60,21 @@ afterAll(async () => {
 
 const act = (url: string, more: object = {}, as: Caller = caller) =>
   authentication.actAs({ caller: as, isFresh: true }, person, { method: 'GET', url, ...more });
+
+test('a member whose second factor is old tests, restores and saves no code, by whatever route', async () => {
+  const id = '00000000-0000-4000-8000-000000000000';
+  const payload = { code: 'module.exports = () => ({})' };
+  for (const [method, rest] of [
+    ['POST', 'test'],
+    ['POST', 'versions/1/restore'],
+    ['PUT', 'draft'],
+  ] as const) {
+    const asked = { method, url: `/reactors/${id}/${rest}`, payload: rest.startsWith('versions') ? {} : payload };
+    const stale = authentication.actAs({ caller, isFresh: false }, person, asked);
+    await expect(stale).rejects.toBeInstanceOf(StepUpNeeded);
+    expect((await act(asked.url, asked)).statusCode).toBe(404);
+  }
+});
 
 describe('the member who acts', () => {
   test('is the member, from where the person is, under the trace of the page', async () => {

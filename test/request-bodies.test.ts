@@ -23,7 +23,9 @@ beforeAll(async () => {
   ids['application'] = application['id'];
   ids['other_formula'] = (await make('/reactor-formulas', { name: 'G', type: 'private', code }))['id'];
   ids['reactor'] = (await make('/reactors', { name: 'R', formula: { id: ids['formula'] } }))['id'];
-  ids['proxy'] = (await make('/proxies', { name: 'P', destination_url: 'https://api.example.com' }))['id'];
+  ids['proxy'] = (
+    await make('/proxies', { name: 'P', destination_url: 'https://api.example.com', request_transform: { code } })
+  )['id'];
   ids['parent'] = (await make('/tokens', { data: 'x' }))['id'];
   ids['key'] = (await make(`/applications/${ids['application']}/keys`, {}))['id'];
 });
@@ -89,6 +91,13 @@ const bases: Base[] = [
   },
   { operation: 'PUT /reactors/{id}', path: '/reactors/:reactor', schema: 'UpdateReactorRequest', body: ofReactor },
   { operation: 'POST /reactors/{id}/react', path: '/reactors/:reactor/react', schema: 'ReactRequest' },
+  { operation: 'POST /reactors/{id}/test', path: '/reactors/:reactor/test', schema: 'TestReactorRequest' },
+  ...['reactor-formulas/:formula', 'reactors/:reactor', 'proxies/:proxy'].map((path) => ({
+    operation: `POST /${path.split('/')[0]}/{id}/versions/{number}/restore`,
+    path: `/${path}/versions/1/restore`,
+    schema: 'RestoreVersionRequest',
+  })),
+  { operation: 'PUT /proxies/{id}/draft', path: '/proxies/:proxy/draft', schema: 'ProxyDraftRequest' },
   { operation: 'POST /proxies', schema: 'CreateProxyRequest', body: ofProxy },
   { operation: 'PUT /proxies/{id}', path: '/proxies/:proxy', schema: 'UpdateProxyRequest', body: ofProxy },
   { operation: 'POST /proxies/{id}/rotate-key', path: '/proxies/:proxy/rotate-key', schema: 'RotateProxyKeyRequest' },
@@ -100,6 +109,8 @@ const exceptions: ReadonlyMap<string, string> = new Map([
   ['POST /detokenize', 'the whole body is data'],
   ['POST /sessions/{session_id}/cvc', 'it has no optional attribute'],
   ['POST /tokens/delete-by-search', 'it has no optional attribute'],
+  ['PUT /reactor-formulas/{id}/draft', 'it has no optional attribute'],
+  ['PUT /reactors/{id}/draft', 'it has no optional attribute'],
   ['PUT /tenants/self/members/{id}', 'it has no optional attribute'],
 ]);
 

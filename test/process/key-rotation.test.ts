@@ -191,6 +191,9 @@ describe('a data key', () => {
       contract: [{ name: 'a', type: 'number' }],
     });
     const proxy = await makeProxy(server, { destination_url: 'https://example.com/in' });
+    const draft = { request_transform: { code: codeOf('return args;') } };
+    expect((await server.request('PUT', `/proxies/${proxy.id}/draft`, { json: draft })).status).toBe(200);
+    const version = `/reactors/${reactor.id}/versions/1`;
     const person = await join(server);
     await invite(server, 'invited@example.com');
     const settings = {
@@ -237,6 +240,8 @@ describe('a data key', () => {
       expect((await server.request('GET', `/tokens/${id}`, { key })).body.data).toBe(`changed ${index}`);
     expect((await react(server, reactor.id)).body).toMatchObject({ raw: 7 });
     expect((await server.request('GET', `/proxies/${proxy.id}`)).body.destination_url).toBe('https://example.com/in');
+    expect((await server.request('GET', `/proxies/${proxy.id}/draft`)).body).toMatchObject(draft);
+    expect((await server.request('GET', version)).body.code).toBe(codeOf('return { raw: 7 };'));
     const { text } = await server.request('GET', '/tenants/self/members');
     expect(text).toContain(person.email);
     expect((await server.request('GET', '/tenants/self/invitations')).text).toContain('invited@example.com');

@@ -49,7 +49,7 @@ const session = { allowed_origins: ['https://shop.example.com'], types: ['card']
 const application = { name: 'Made', permissions: ['token:create'] };
 const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
 const formula = { name: 'Made', type: 'private', code };
-const proxy = { name: 'Made', destination_url: 'https://api.example.com' };
+const proxy = { name: 'Made', destination_url: 'https://api.example.com', request_transform: { code } };
 
 /** Mails to one address are counted over all tenants. */
 const newAddress = (): string => `${crypto.randomUUID()}@example.com`;
@@ -68,6 +68,25 @@ const forwarded = Object.fromEntries(
     ]),
   ),
 );
+
+/** Versions and drafts of one kind of resource. */
+const versionRows = (path: string, area: string, name: 'formula_id' | 'reactor_id' | 'proxy_id', draft: object) => {
+  const row = (rest: string, operation: string, more: Partial<Row> = {}): Row => ({
+    path: (world) => `/${path}/${world[name]}/${rest}`,
+    permission: `${area}:${operation}`,
+    status: 200,
+    names: [name],
+    ...more,
+  });
+  return {
+    [`GET /${path}/:id/versions`]: row('versions', 'read'),
+    [`GET /${path}/:id/versions/:number`]: row('versions/1', 'read'),
+    [`POST /${path}/:id/versions/:number/restore`]: row('versions/1/restore', 'update', { json: {} }),
+    [`GET /${path}/:id/draft`]: row('draft', 'read'),
+    [`PUT /${path}/:id/draft`]: row('draft', 'update', { json: draft }),
+    [`DELETE /${path}/:id/draft`]: row('draft', 'update', { status: 204 }),
+  };
+};
 
 const table: Record<string, Row> = {
   ...forwarded,
@@ -280,6 +299,16 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['reactor_id'],
   },
+  'POST /reactors/:id/test': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}/test`,
+    json: { code, args: { value: 'sample' } },
+    permission: 'reactor:update',
+    status: 200,
+    names: ['reactor_id'],
+  },
+  ...versionRows('reactor-formulas', 'reactor', 'formula_id', { code }),
+  ...versionRows('reactors', 'reactor', 'reactor_id', { code }),
+  ...versionRows('proxies', 'proxy', 'proxy_id', { request_transform: { code } }),
   'POST /proxies': {
     path: () => '/proxies',
     jsonOf: ({ application_id }) => ({ ...proxy, application: { id: application_id } }),
@@ -409,6 +438,13 @@ const makeWorld = async (): Promise<World> => {
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
   const proxy_id = await make('/proxies', proxy);
+  for (const [path, json] of [
+    [`/reactor-formulas/${formula_id}`, { code }],
+    [`/proxies/${proxy_id}`, { request_transform: { code } }],
+  ] as const) {
+    const saved = await server.request('PUT', `${path}/draft`, { key: tenant.api_key, json });
+    expect(saved.status, saved.text).toBe(200);
+  }
   const reacted = await server.request('POST', `/reactors/${reactor_id}/react`, { key: tenant.api_key, json: {} });
   expect(reacted.status, reacted.text).toBe(200);
   const run_id = await vi.waitFor(async () => {

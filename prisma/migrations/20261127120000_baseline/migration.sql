@@ -388,6 +388,39 @@ CREATE TABLE proxies (
 CREATE INDEX proxies_tenant_id_created_at_id_idx ON proxies (tenant_id, created_at DESC, id);
 CREATE INDEX proxies_tenant_id_search_name_created_at_id_idx ON proxies (tenant_id, search_name, created_at DESC, id);
 
+-- The code of formulas and transforms as it was deployed. Numbers count the versions of one resource.
+CREATE TABLE code_versions (
+  tenant_id UUID NOT NULL,
+  id UUID NOT NULL,
+  resource_type TEXT NOT NULL,
+  resource_id UUID NOT NULL,
+  number INTEGER NOT NULL,
+  sealed BYTEA NOT NULL,
+  note TEXT,
+  created_at TIMESTAMPTZ(3) NOT NULL,
+  created_by UUID,
+  mac BYTEA,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE UNIQUE INDEX code_versions_tenant_id_resource_type_resource_id_number_key
+  ON code_versions (tenant_id, resource_type, resource_id, number);
+
+-- Code that a member or application has saved and not deployed.
+CREATE TABLE code_drafts (
+  tenant_id UUID NOT NULL,
+  id UUID NOT NULL,
+  resource_type TEXT NOT NULL,
+  resource_id UUID NOT NULL,
+  owner_id UUID NOT NULL,
+  sealed BYTEA NOT NULL,
+  modified_at TIMESTAMPTZ(3) NOT NULL,
+  mac BYTEA,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE UNIQUE INDEX code_drafts_tenant_id_resource_type_resource_id_owner_id_key
+  ON code_drafts (tenant_id, resource_type, resource_id, owner_id);
+CREATE INDEX code_drafts_modified_at_idx ON code_drafts (modified_at);
+
 -- Found by the digest of a proxy's key, before a tenant is known.
 CREATE TABLE proxy_keys (
   digest BYTEA PRIMARY KEY,

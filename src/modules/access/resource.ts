@@ -110,13 +110,13 @@ export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row e
      * @param message of the log row, where it is not the usual one.
      * @throws notFound; as `update`.
      */
-    change: (
+    change: <Result = Shown>(
       ctx: Ctx,
       work: Work,
       id: string,
-      update: (tx: PrismaTransaction, row: Row) => Promise<Shown>,
+      update: (tx: PrismaTransaction, row: Row) => Promise<Result>,
       message?: string,
-    ): Promise<Shown> =>
+    ): Promise<Result> =>
       work.prismaTransaction(async (tx) => {
         const shown = await update(tx, await lock(tx, id));
         const row = logOf(ctx, work, 'update', [id]);

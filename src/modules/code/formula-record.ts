@@ -40,6 +40,13 @@ const requestParameter = z
   })
   .meta({ id: 'RequestParameter', description: 'A value that an invocation passes in `args`.' });
 
+/** The code in a version or draft. */
+export const codeShape = {
+  code: z
+    .string()
+    .meta({ description: 'The code: JavaScript that exports one function.', example: exampleFormula.code }),
+};
+
 export const formulaRecord = z
   .object({
     id: uuid('The id of the formula.', exampleFormula.id),
@@ -59,9 +66,7 @@ export const formulaRecord = z
       example: exampleFormula.status,
     }),
     icon: z.string().optional().meta({ description: 'An image as a data URL.', example: ICON_IN_DOCUMENTS }),
-    code: z
-      .string()
-      .meta({ description: 'The code: JavaScript that exports one function.', example: exampleFormula.code }),
+    ...codeShape,
     configuration: z
       .array(configurationElement)
       .meta({ description: "The contract for the configuration of the formula's reactors." }),

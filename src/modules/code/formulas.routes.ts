@@ -2,11 +2,21 @@
 import type { App } from '../../platform/http/app-type.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
 import type { CodeContext } from './context.ts';
-import { formulaRecord } from './formula-record.ts';
-import { changeFormula, createFormula, deleteFormula, getFormula, listFormulas } from './formulas.ts';
+import { codeShape, exampleFormula, formulaRecord } from './formula-record.ts';
+import {
+  changeFormula,
+  createFormula,
+  deleteFormula,
+  findCodeOfFormula,
+  findOwnCode,
+  getFormula,
+  listFormulas,
+  restoreFormula,
+} from './formulas.ts';
 import {
   formulaChange,
   formulaChangeExamples,
+  formulaDraft,
   formulaExamples,
   formulaPage,
   formulaPageExamples,
@@ -15,6 +25,18 @@ import {
   newFormula,
   newFormulaExamples,
 } from './formulas.schema.ts';
+import { versionRoutes } from './versions.routes.ts';
+
+/** What versions of formulas have in common, by whatever route. */
+export const formulaVersions = {
+  permission: 'reactor',
+  restores: 'If the reactors of the formula have applications, the caller must have all permissions of these.',
+  shape: codeShape,
+  draft: formulaDraft,
+  example: { code: exampleFormula.code },
+  codeOf: ({ code }: { code: string }) => ({ code }),
+  show: ({ code }: { readonly [name: string]: string }) => ({ code }),
+} as const;
 
 export const formulasRoutes = (app: App, ctx: CodeContext): void => {
   const routes = resourceRoutes(app, ctx, {
@@ -57,5 +79,17 @@ export const formulasRoutes = (app: App, ctx: CodeContext): void => {
     description: 'Deletes a formula of the tenant that has no reactors. With reactors it is a 409.',
     failures: [409],
     run: deleteFormula,
+  });
+  versionRoutes<CodeContext, typeof formulaDraft>(app, ctx, {
+    ...formulaVersions,
+    path: '/reactor-formulas',
+    noun: 'reactor formula',
+    name: 'ReactorFormula',
+    tag: 'Reactor formulas',
+    exampleId: exampleFormula.id,
+    what: 'the code of a formula of the tenant',
+    find: findCodeOfFormula,
+    findToChange: findOwnCode,
+    restore: restoreFormula,
   });
 };

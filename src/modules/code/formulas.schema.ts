@@ -6,12 +6,14 @@ import { type Examples, givenUuid, modified } from '../../platform/http/schemas.
 import { optional } from '../../platform/optional.ts';
 import { formulaFields } from './formula-fields.ts';
 import { formulaTypes } from './formulas.ts';
+import { noteField } from './versions.schema.ts';
 
 const { id: EXAMPLE_ID } = exampleFormula;
 const bodyError = 'the body must be an object';
 
 const fields = {
   ...formulaFields,
+  note: noteField,
   type: z.enum(formulaTypes, 'must be private').meta({
     description:
       'The type of the formula: `private`. Only the operator installs `official` formulas; asking for one is a 403.',
@@ -34,6 +36,11 @@ export const newFormula = z
 export const formulaChange = z.object(fields, bodyError).meta({
   id: 'UpdateReactorFormulaRequest',
   description: 'The new state of the formula, as a whole.',
+});
+
+export const formulaDraft = z.object({ code: formulaFields.code }, bodyError).meta({
+  id: 'ReactorFormulaDraftRequest',
+  description: 'Code to save without deploying it.',
 });
 
 export const formulaPage = pageSchema(formulaRecord, 'ReactorFormulaPage');

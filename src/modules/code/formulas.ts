@@ -5,6 +5,7 @@ import { alreadyExists, AppError, failure, notFound, payloadTooLarge } from '../
 import { grantsOf } from '../access/applications.ts';
 import { checkGrants } from '../access/grants.ts';
 import { resourceOf } from '../access/resource.ts';
+import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import type { Work } from '../access/work.ts';
 import { checkCode } from './code.ts';
 import type { CodeContext } from './context.ts';
@@ -24,6 +25,8 @@ import {
   type StoredParameter,
   updateFormula,
 } from './rows/formulas.ts';
+import { type CodeResource, deleteCodeOf } from './rows/code-versions.ts';
+import { CODE_RESTORED, findCodeOfVersion, keepVersion, type VersionRecord } from './versions.ts';
 
 export const formulaTypes = ['private', 'official'] as const;
 export const formulaStatuses = ['verified', 'coming_soon'] as const;
@@ -57,6 +60,8 @@ export type FormulaInput = {
   code: string;
   configuration: ConfigurationElement[];
   request_parameters: (RequestParameter & { optional: boolean })[];
+  /** Of the version of its code. */
+  note?: string | undefined;
 };
 
 const officialIsFixed = () =>
@@ -118,7 +123,9 @@ export const pageTooLarge = (what: string) =>
 export const isCutShort = (row: { type?: string; sealed: Uint8Array | null }): boolean =>
   row.type !== 'official' && row.sealed === null;
 
-const checkFormulaCode = (ctx: CodeContext, work: Work, code: string): Promise<void> =>
+const codeOfFormula = (resource_id: string): CodeResource => ({ resource_type: 'reactor_formula', resource_id });
+
+export const checkFormulaCode = (ctx: CodeContext, work: Work, code: string): Promise<void> =>
   checkCode(ctx, work, { of: 'formula', result: '{ raw: {} }' }, [['code', code]]);
 
 const columnsOf = ({ name, description, icon, configuration, request_parameters }: FormulaInput) => ({
@@ -146,7 +153,10 @@ const formulas = resourceOf<CodeContext, StoredFormula, { name: string | undefin
   count: countFormulas,
   list: listFormulaRows,
   lock: lockFormula,
-  remove: deleteFormulaRow,
+  remove: async (tx, id) => {
+    await deleteFormulaRow(tx, id);
+    await deleteCodeOf(tx, codeOfFormula(id));
+  },
   show: showFormulas,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
   limit: { plural: 'formulas', max: FORMULAS_MAX, count: countFormulaRows },
@@ -177,6 +187,8 @@ export const createFormula = async (
   const row = { id, ...columnsOf(input), created_at: ctx.now(), created_by: work.actor_id };
   return formulas.create(ctx, work, id, async (tx) => {
     await insertFormula(tx, row, sealText(ctx, keys, codePlace(tenant_id, id), input.code));
+    const deployed = { before: undefined, code: { code: input.code }, note: input.note };
+    await keepVersion(ctx, work, tx, { keys, resource: codeOfFormula(id), ...deployed });
     const rest = { type: 'private', status: 'verified', modified_at: null, modified_by: null } as const;
     return recordOf({ ...row, ...rest }, input.code);
   });
@@ -207,11 +219,70 @@ export const changeFormula = async (
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const fields = { ...columnsOf(input), modified_at: ctx.now(), modified_by: work.actor_id };
   return formulas.change(ctx, work, id, async (tx, row) => {
-    if (openCode(ctx, tenant_id, keys, row) !== input.code)
-      for (const application of await findApplicationsOfFormula(tx, id)) checkGrants(work, grantsOf(ctx, application));
-    await updateFormula(tx, id, fields, sealText(ctx, keys, codePlace(tenant_id, id), input.code));
+    await deploy(ctx, work, tx, { keys, row, fields, code: input.code, note: input.note });
     return recordOf({ ...row, ...fields }, input.code);
   });
+};
+
+type Deployment = {
+  keys: TenantKeys;
+  row: StoredFormula;
+  fields: Parameters<typeof updateFormula>[2];
+  code: string;
+  note: string | undefined;
+};
+
+/** Writes a change of a locked formula, and keeps the version of its code. @throws forbidden for what the caller does not hold. */
+const deploy = async (
+  ctx: CodeContext,
+  work: Work,
+  tx: PrismaTransaction,
+  { keys, row, fields, code, note }: Deployment,
+): Promise<VersionRecord | undefined> => {
+  const { id } = row;
+  const before = openCode(ctx, work.tenant_id, keys, row);
+  if (before !== code)
+    for (const application of await findApplicationsOfFormula(tx, id)) checkGrants(work, grantsOf(ctx, application));
+  await updateFormula(tx, id, fields, sealText(ctx, keys, codePlace(work.tenant_id, id), code));
+  const resource = codeOfFormula(id);
+  return keepVersion(ctx, work, tx, { keys, resource, before: { code: before }, code: { code }, note });
+};
+
+/** The formula whose versions are read. @throws notFound. */
+export const findCodeOfFormula = async (work: Work, id: string): Promise<CodeResource> => {
+  if (!(await findFormula(work.db, id))) throw notFound('reactor formula');
+  return codeOfFormula(id);
+};
+
+/** The formula whose code is to be changed. @throws notFound; forbidden for an official one. */
+export const findOwnCode = async (work: Work, id: string): Promise<CodeResource> => {
+  await checkIsOwn(work, id);
+  return codeOfFormula(id);
+};
+
+/**
+ * Deploys the code of an earlier version, as the next one. Contracts and all else stay.
+ * @throws notFound, also for an unknown version; as changeFormula.
+ */
+export const restoreFormula = async (
+  ctx: CodeContext,
+  work: Work,
+  id: string,
+  { number, note }: { number: number; note: string | undefined },
+): Promise<VersionRecord> => {
+  const resource = await findOwnCode(work, id);
+  const { code = '' } = (await findCodeOfVersion(ctx, work, resource, number)).code;
+  await checkFormulaCode(ctx, work, code);
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
+  const restore = async (tx: PrismaTransaction, row: StoredFormula): Promise<VersionRecord> => {
+    const { name, description, icon } = row;
+    const fields = { name, description, icon, ...contractsOf(row), ...modified };
+    const version = await deploy(ctx, work, tx, { keys, row, fields, code, note });
+    if (!version) throw notFound('version');
+    return version;
+  };
+  return formulas.change(ctx, work, id, restore, CODE_RESTORED);
 };
 
 /** Removes a formula of the tenant. @throws notFound; forbidden for an official one; conflict while it has reactors. */

@@ -4,22 +4,35 @@ import type { App } from '../../platform/http/app-type.ts';
 import { bodyFailures, failures } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
+import type { z } from 'zod';
+import { type Code } from '../code/versions.ts';
+import { versionRoutes } from '../code/versions.routes.ts';
 import type { ProxyContext } from './context.ts';
-import { changeProxy, createProxy, deleteProxy, getProxy, listProxies, rotateProxyKey } from './proxies.ts';
+import { findCodeOfProxy, restoreProxy } from './proxy-versions.ts';
+import { changeProxy, codeOf, createProxy, deleteProxy, getProxy, listProxies, rotateProxyKey } from './proxies.ts';
 import {
+  exampleProxy,
   keyRotation,
   keyRotationExamples,
   newProxy,
   newProxyExamples,
   proxyChange,
   proxyChangeExamples,
+  proxyDraft,
   proxyExamples,
   proxyPage,
   proxyPageExamples,
   proxyParams,
   proxyQuery,
   proxyRecord,
+  transformsShape,
 } from './proxies.schema.ts';
+
+const codeOfDraft = ({ request_transform, response_transform }: z.output<typeof proxyDraft>): Code =>
+  codeOf({ request_transform: request_transform?.code, response_transform: response_transform?.code });
+
+const showTransforms = (code: Code) =>
+  Object.fromEntries(Object.entries(code).map(([name, text]) => [name, { code: text }]));
 
 export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
   const routes = resourceRoutes(app, ctx, {
@@ -66,6 +79,24 @@ export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
   routes.delete({
     description: 'Deletes a proxy and ends its key, at once and in all processes of the vault. Its application stays.',
     run: deleteProxy,
+  });
+  versionRoutes<ProxyContext, typeof proxyDraft>(app, ctx, {
+    path: '/proxies',
+    noun: 'proxy',
+    name: 'Proxy',
+    tag: 'Proxies',
+    permission: 'proxy',
+    exampleId: exampleProxy.id,
+    what: 'the transforms of a proxy',
+    restores: 'If the proxy has an application, the caller must have all permissions of it.',
+    shape: transformsShape,
+    draft: proxyDraft,
+    example: { request_transform: exampleProxy.request_transform },
+    codeOf: codeOfDraft,
+    show: showTransforms,
+    find: findCodeOfProxy,
+    findToChange: findCodeOfProxy,
+    restore: restoreProxy,
   });
   app.post(
     '/proxies/:id/rotate-key',

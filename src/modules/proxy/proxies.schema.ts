@@ -18,11 +18,12 @@ import {
 } from '../../platform/http/schemas.ts';
 import { optional, optionalWith } from '../../platform/optional.ts';
 import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
+import { noteField } from '../code/versions.schema.ts';
 import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
 
 /** What the examples of the OpenAPI document show. */
-const exampleProxy = {
+export const exampleProxy = {
   id: 'd3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063',
   tenant_id: TENANT_ID,
   key: 'ExampleExampleExampleExample0000',
@@ -144,6 +145,7 @@ const proxyBody = z
           description:
             'The client certificate for destinations that require one (mutual TLS). Null: none. A change without it keeps it.',
         }),
+      note: noteField,
     },
     'the body must be an object',
   )
@@ -153,6 +155,22 @@ const proxyBody = z
     response_transform: response_transform?.code,
     application_id: application?.id,
   }));
+
+const transforms = {
+  request_transform: optional(proxyTransform).meta({ description: 'The code for each request. Left out: none.' }),
+  response_transform: optional(proxyTransform).meta({ description: 'The code for each response. Left out: none.' }),
+};
+
+export const proxyDraft = z.object(transforms, 'the body must be an object').meta({
+  id: 'ProxyDraftRequest',
+  description: 'Transforms to save without deploying them.',
+});
+
+/** The code in a version or draft. */
+export const transformsShape = {
+  request_transform: proxyTransform.optional().meta({ description: 'The code for each request. Left out: none.' }),
+  response_transform: proxyTransform.optional().meta({ description: 'The code for each response. Left out: none.' }),
+};
 
 export const newProxy = proxyBody.meta({ id: 'CreateProxyRequest', description: 'A proxy to create.' });
 

@@ -31,6 +31,8 @@ import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { type FieldCode, fieldErrors, invalidInput } from '../../platform/errors.ts';
 import { checkCode } from '../code/code.ts';
+import { type CodeResource, deleteCodeOf } from '../code/rows/code-versions.ts';
+import { type Code, keepVersion } from '../code/versions.ts';
 import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
 import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
@@ -91,6 +93,8 @@ export type ProxyInput = {
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
+  /** Of the version of its transforms. */
+  note?: string | undefined;
 };
 
 const transformOf = (code: string | undefined): Transform | undefined => (code === undefined ? undefined : { code });
@@ -184,6 +188,25 @@ type CheckedInput = Omit<ProxyRoute, 'key' | 'previous_key' | 'client_certificat
   client_certificate: ClientCertificate | null | undefined;
 };
 
+/** The transforms of a proxy, by the names of their properties. */
+export const codeOf = ({
+  request_transform,
+  response_transform,
+}: Pick<ProxyRoute, 'request_transform' | 'response_transform'>): Code => ({
+  ...(request_transform !== undefined && { request_transform }),
+  ...(response_transform !== undefined && { response_transform }),
+});
+
+export const codeOfProxy = (resource_id: string): CodeResource => ({ resource_type: 'proxy', resource_id });
+
+export const checkTransforms = (ctx: ReactorsContext, work: Work, code: Code): Promise<void> =>
+  checkCode(
+    ctx,
+    work,
+    { of: 'transform', result: '{ body: req.args.body, headers: req.args.headers }' },
+    Object.entries(code).map(([name, text]) => [`${name}.code`, text] as const),
+  );
+
 /** @throws forbidden for hosts beyond the caller's; invalidInput with every invalid field; as checkCode. */
 const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
@@ -196,10 +219,7 @@ const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): 
     ...(certificate?.problems ?? []).map(([field, sentence]): Problem => [`client_certificate.${field}`, sentence]),
   ];
   if (problems.length > 0) throw invalidInput(fieldErrors(problems));
-  const codes = Object.entries({ request_transform, response_transform }).flatMap(([name, code]) =>
-    code === undefined ? [] : [[`${name}.code`, code] as const],
-  );
-  await checkCode(ctx, work, { of: 'transform', result: '{ body: req.args.body, headers: req.args.headers }' }, codes);
+  await checkTransforms(ctx, work, codeOf({ request_transform, response_transform }));
   return {
     destination_url,
     request_transform,
@@ -239,7 +259,10 @@ const proxies = resourceOf<ReactorsContext, StoredProxy, NamedFilter, ProxyRecor
   count: (db, filter) => countNamed(db, PROXIES, filter),
   list: listProxyRows,
   lock: lockProxy,
-  remove: deleteProxyRow,
+  remove: async (tx, id) => {
+    await deleteProxyRow(tx, id);
+    await deleteCodeOf(tx, codeOfProxy(id));
+  },
   show: showProxies,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
   limit: { plural: 'proxies', max: PROXIES_MAX, count: countProxyRows },
@@ -250,6 +273,9 @@ export const getProxy = proxies.read;
 
 /** A page, newest first. */
 export const listProxies = proxies.list;
+
+/** Changes a locked proxy. @throws notFound. */
+export const changeLockedProxy = proxies.change;
 
 /** Deletes a proxy and its key. @throws notFound. */
 export const deleteProxy = proxies.delete;
@@ -272,6 +298,8 @@ export const createProxy = async (ctx: ReactorsContext, work: Work, input: Proxy
     checkApplication(ctx, work, application_id, application);
     const row = { ...made, ...columnsOf(input, application) };
     await insertProxy(tx, row, sealRoute(ctx, work.tenant_id, keys, id, route), digest);
+    const deployed = { before: undefined, code: codeOf(route), note: input.note };
+    await keepVersion(ctx, work, tx, { keys, resource: codeOfProxy(id), ...deployed });
     return recordOf(ctx, work, { ...row, modified_at: null, modified_by: null }, route);
   });
 };
@@ -303,6 +331,8 @@ export const changeProxy = async (
     const route = { ...checked, key: kept.key, previous_key: kept.previous_key, client_certificate };
     const row = { ...columnsOf(input, after), ...modified };
     await updateProxy(tx, id, row, sealRoute(ctx, tenant_id, keys, id, route));
+    const deployed = { before: codeOf(kept), code: codeOf(route), note: input.note };
+    await keepVersion(ctx, work, tx, { keys, resource: codeOfProxy(id), ...deployed });
     return recordOf(ctx, work, { ...stored, ...row }, route);
   });
 };

@@ -1,7 +1,7 @@
 // Invokes a reactor: opens and logs tokens in args, casts args, runs the code, and tokenizes its result.
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
-import { logRow } from '../../platform/audit/record.ts';
+import { logRow, REACTOR_TESTED } from '../../platform/audit/record.ts';
 import type { ReactorsContext } from './context.ts';
 import { AppError, forbidden, invalidInput } from '../../platform/errors.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
@@ -31,21 +31,40 @@ export type ReactResult = { tokens?: Tokenized; raw?: unknown; logs?: LogLine[] 
  * @throws notFound; badRequest and invalidInput for args; forbidden for their tokens, or for what is to be tokenized;
  * payloadTooLarge; a code_failed for what the code throws; too_many_requests; unavailable.
  */
-export const invokeReactor = async (
+export const invokeReactor = (
   ctx: ReactorsContext,
   asking: Work,
   id: string,
   body: { args?: Json | undefined },
   signal?: AbortSignal,
+): Promise<ReactResult | CodeResponse> => runReactor(ctx, asking, id, { args: body.args, signal });
+
+/** What a run is of: of a draft, where it is prepared before it runs. */
+type Wanted = {
+  args: Json | undefined;
+  signal: AbortSignal | undefined;
+  draft?: { version: string; prepare: (reactor: ReactorForRun) => Promise<ReactorForRun> };
+};
+
+/** As a run of its own, whatever it ends with. */
+export const runReactor = async (
+  ctx: ReactorsContext,
+  asking: Work,
+  id: string,
+  { args, signal, draft }: Wanted,
 ): Promise<ReactResult | CodeResponse> => {
   const held = holdRunBytes(ctx.accounts, asking.tenant_id);
   try {
     const reactor = await ctx.reactors.findReactorForRun(asking, id);
     const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id } });
-    const { version } = reactor.formula;
+    const version = draft?.version ?? reactor.formula.version;
     const about = { tenant_id: work.tenant_id, kind: 'reactor' as const, resource_id: reactor.id, version };
     const run = new Run(ctx, work, about);
-    return await run.through(statusOf, () => invoke(ctx, work, reactor, body, { held, signal, run }));
+    return await run.through(statusOf, async () => {
+      const prepared = draft ? await draft.prepare(reactor) : reactor;
+      const message = draft && REACTOR_TESTED;
+      return invoke(ctx, work, prepared, { args, message }, { held, signal, run });
+    });
   } finally {
     held.release();
   }
@@ -57,7 +76,7 @@ const invoke = async (
   ctx: ReactorsContext,
   work: Work,
   reactor: ReactorForRun,
-  body: { args?: Json | undefined },
+  body: { args: Json | undefined; message: string | undefined },
   { held, signal, run }: { held: RunBytes; signal: AbortSignal | undefined; run: Run },
 ): Promise<ReactResult | CodeResponse> => {
   /** Log rows of the application in this run name the reactor, and its decisions count for the kept answer. */
@@ -67,7 +86,9 @@ const invoke = async (
   const misfits = checkConfiguration(configuration, formula.configuration);
   if (misfits) throw invalidInput(misfits);
   // Written with the rows of the tokens, where there are any: these are opened even if their values do not fit.
-  const use = logRow(ctx, work, { operation: 'use', entity_type: 'reactor', entity_ids: [reactor.id] });
+  const { message } = body;
+  const entity = { entity_type: 'reactor', entity_ids: [reactor.id] };
+  const use = logRow(ctx, work, { operation: 'use', ...entity, ...(message !== undefined && { message }) });
   const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], write: run.begin, held });
   const openedTexts = createOpenedTexts();
   const cast = castArgs(opened, formula.request_parameters);

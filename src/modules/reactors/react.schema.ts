@@ -5,24 +5,47 @@ import type { Json } from '../../platform/json/json.ts';
 import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
 import { GENERIC_TOKEN_ID } from '../tokens/token-examples.ts';
 import { exampleReactor } from './reactors.schema.ts';
+import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
+import { optional } from '../../platform/optional.ts';
+
+const argsField = z
+  .any()
+  .optional()
+  // Null is absence here too: the document says it of any JSON.
+  .transform((args: unknown) => (args ?? undefined) as Json | undefined)
+  .meta({
+    description: `The arguments for the code. The server checks those that the request parameters of the formula name, and casts them to their types. It passes others on unchanged. Strings may contain expressions, over at most ${EXPRESSION_TOKENS_MAX} tokens. A string that is exactly one expression becomes the value itself, such as the whole object of a card.`,
+    examples: [{ card: `{{ ${CARD_TOKEN_ID} }}` }],
+  });
 
 /** Without a body there are no args. */
 export const reactRequest = z
+  .object({ args: argsField }, 'the body must be an object with args')
+  .meta({ id: 'ReactRequest', description: 'The invocation of a reactor.' })
+  .nullish();
+
+export const testRequest = z
   .object(
     {
-      args: z
-        .any()
-        .optional()
-        // Null is absence here too: the document says it of any JSON.
-        .transform((args: unknown) => (args ?? undefined) as Json | undefined)
+      code: optional(formulaFields.code).meta({
+        description: 'The code to run. Left out: the deployed code.',
+        example: exampleReactor.formula.code,
+      }),
+      configuration: z
+        .record(z.string(), z.any(), 'must be an object')
+        .meta(configurationKeywords)
+        .nullish()
+        .transform((configuration) => (configuration ?? undefined) as Record<string, unknown> | undefined)
         .meta({
-          description: `The arguments for the code. The server checks those that the request parameters of the formula name, and casts them to their types. It passes others on unchanged. Strings may contain expressions, over at most ${EXPRESSION_TOKENS_MAX} tokens. A string that is exactly one expression becomes the value itself, such as the whole object of a card.`,
-          examples: [{ card: `{{ ${CARD_TOKEN_ID} }}` }],
+          description:
+            "The configuration to run with, whole, by the formula's contract. Left out: that of the reactor.",
+          example: exampleReactor.configuration,
         }),
+      args: argsField,
     },
-    'the body must be an object with args',
+    'the body must be an object',
   )
-  .meta({ id: 'ReactRequest', description: 'The invocation of a reactor.' })
+  .meta({ id: 'TestReactorRequest', description: 'A draft of a reactor to run.' })
   .nullish();
 
 const logLevels = ['debug', 'log', 'info', 'warn', 'error'];
@@ -78,4 +101,14 @@ export const reactExamples: { request: Examples; response: Examples } = {
   response: {
     card: { summary: 'The last digits of the card', value: { raw: { shop: SHOP, last4: '4242' } } },
   },
+};
+
+export const testExamples: { request: Examples; response: Examples } = {
+  request: {
+    card: {
+      summary: 'A sample value in place of a token',
+      value: { code: exampleReactor.formula.code, args: { card: { number: '4242424242424242' } } },
+    },
+  },
+  response: reactExamples.response,
 };

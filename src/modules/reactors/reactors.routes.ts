@@ -5,12 +5,33 @@ import { disconnectOf } from '../../platform/http/disconnect.ts';
 import { failures } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
+import type { FastifyReply } from 'fastify';
+import { formulaVersions } from '../code/formulas.routes.ts';
+import { versionRoutes } from '../code/versions.routes.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import type { ReactorsContext } from './context.ts';
-import { invokeReactor } from './invoke.ts';
-import { changeReactor, createReactor, deleteReactor, getReactor, listReactors } from './reactors.ts';
-import { reactExamples, reactFailures, reactRequest, reactResponse } from './react.schema.ts';
+import { invokeReactor, type ReactResult } from './invoke.ts';
 import {
+  changeReactor,
+  createReactor,
+  deleteReactor,
+  findCodeOfReactor,
+  findOwnCodeOfReactor,
+  getReactor,
+  listReactors,
+  restoreReactor,
+} from './reactors.ts';
+import {
+  reactExamples,
+  reactFailures,
+  reactRequest,
+  reactResponse,
+  testExamples,
+  testRequest,
+} from './react.schema.ts';
+import { testReactor } from './test-reactor.ts';
+import {
+  exampleReactor,
   newReactor,
   newReactorExamples,
   reactorChange,
@@ -22,6 +43,12 @@ import {
   reactorQuery,
   reactorRecord,
 } from './reactors.schema.ts';
+
+/** The result, or the response that the code made. A browser that opens the response runs no script of it. */
+const sendResult = (reply: FastifyReply, made: ReactResult | CodeResponse) =>
+  made instanceof CodeResponse
+    ? sendAnswer(reply, { ...made, headers: { ...made.headers, ...NO_SCRIPTS } })
+    : answer(reply, made);
 
 /** For a response made by code, which may be HTML. */
 const NO_SCRIPTS = { 'content-security-policy': "sandbox; default-src 'none'" };
@@ -92,9 +119,42 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
       // With an idempotency key the run goes on: its answer is kept for the client to ask again.
       const signal = request.idempotency ? undefined : disconnectOf(reply);
       const made = await invokeReactor(ctx, workOf(request), request.params.id, request.body ?? {}, signal);
-      if (!(made instanceof CodeResponse)) return answer(reply, made);
-      // A browser that opens the response runs no script of it.
-      return sendAnswer(reply, { ...made, headers: { ...made.headers, ...NO_SCRIPTS } });
+      return sendResult(reply, made);
     },
   );
+  app.post(
+    '/reactors/:id/test',
+    {
+      config: { permission: 'reactor:update', idempotency: 'brief', runsCode: true },
+      schema: {
+        operationId: 'testReactor',
+        summary: 'Test a draft of a reactor',
+        description:
+          'Runs code or a configuration without deploying it. It is an invocation in all else: expressions in `args` are replaced by the values of tokens, whose use is logged, and the code has the permissions of the application of the reactor. If it has one, the caller must have all permissions of it. Calls and what is tokenized have their effects. Code that does not compile is a 422 with line and column. In `GET /runs` the version of the run is `draft`.\n\nPermission: `reactor:update`. For a token in `args` also `token:use` on its container.',
+        tags: ['Reactors'],
+        params: reactorParams,
+        body: testRequest,
+        isBodyOptional: true,
+        answer: 'The result of the code.',
+        examples: testExamples,
+        response: { 200: reactResponse, ...failures(...reactFailures) },
+      },
+    },
+    async (request, reply) => {
+      const signal = request.idempotency ? undefined : disconnectOf(reply);
+      return sendResult(reply, await testReactor(ctx, workOf(request), request.params.id, request.body ?? {}, signal));
+    },
+  );
+  versionRoutes<ReactorsContext, typeof formulaVersions.draft>(app, ctx, {
+    ...formulaVersions,
+    path: '/reactors',
+    noun: 'reactor',
+    name: 'Reactor',
+    tag: 'Reactors',
+    exampleId: exampleReactor.id,
+    what: 'the code of the formula of a reactor, which all reactors of the formula run',
+    find: findCodeOfReactor,
+    findToChange: findOwnCodeOfReactor,
+    restore: restoreReactor,
+  });
 };

@@ -28,7 +28,17 @@ import type { StoredApplication } from '../access/rows/applications.ts';
 import { type FieldCode, fieldErrors, internal, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
 import { formatPath, isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { checkConfiguration } from '../code/contract.ts';
-import { type FormulaRecord, formulaRecordOf, isCutShort, pageTooLarge } from '../code/formulas.ts';
+import {
+  findCodeOfFormula,
+  findOwnCode,
+  type FormulaRecord,
+  formulaRecordOf,
+  isCutShort,
+  pageTooLarge,
+  restoreFormula,
+} from '../code/formulas.ts';
+import type { CodeResource } from '../code/rows/code-versions.ts';
+import type { VersionRecord } from '../code/versions.ts';
 import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
 
 /** Values by the names of the formula's contract. */
@@ -110,7 +120,7 @@ export const textProblems = (configuration: Configuration): TextProblem[] =>
   });
 
 /** @throws invalidInput naming every value that is not declared, is missing or has another type. */
-const parseConfiguration = (given: unknown, elements: FormulaRecord['configuration']): Configuration => {
+export const parseConfiguration = (given: unknown, elements: FormulaRecord['configuration']): Configuration => {
   const errors = checkConfiguration(given, elements);
   if (errors) throw invalidInput(errors);
   const configuration = given as Configuration;
@@ -253,3 +263,25 @@ export const changeReactor = async (
     return recordOf(tenant_id, { ...stored, ...changed }, shown);
   });
 };
+
+/** The id of its formula, whose code the reactor runs. @throws notFound. */
+const findFormulaId = async (work: Work, id: string): Promise<string> => {
+  const row = await findReactor(work.db, id);
+  if (!row) throw reactorNotFound();
+  return row.formula_id;
+};
+
+export const findCodeOfReactor = async (work: Work, id: string): Promise<CodeResource> =>
+  findCodeOfFormula(work, await findFormulaId(work, id));
+
+/** @throws as findOwnCode. */
+export const findOwnCodeOfReactor = async (work: Work, id: string): Promise<CodeResource> =>
+  findOwnCode(work, await findFormulaId(work, id));
+
+/** Restores its formula, and so the code of all reactors of the formula. @throws as restoreFormula. */
+export const restoreReactor = async (
+  ctx: CodeContext,
+  work: Work,
+  id: string,
+  given: { number: number; note: string | undefined },
+): Promise<VersionRecord> => restoreFormula(ctx, work, await findFormulaId(work, id), given);

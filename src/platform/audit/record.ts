@@ -62,6 +62,8 @@ export const KEY_REVOKED = 'API key revoked';
 
 /** The operator has made a new data key of a tenant. */
 export const DATA_KEY_MADE = 'Data key rotated';
+/** A draft of its code or configuration ran. */
+export const REACTOR_TESTED = 'Reactor tested';
 /** Code sent a request with `fetch`. */
 export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */

@@ -43,6 +43,8 @@ export const SEALED_TABLES: readonly SealedTable[] = [
   { name: 'reactor_formulas', record: 'reactor_formula', field: 'code', id: 'uuid' },
   { name: 'reactors', record: 'reactor', field: 'configuration', id: 'uuid' },
   { name: 'proxies', record: 'proxy', field: 'route', id: 'uuid' },
+  { name: 'code_versions', record: 'code_version', field: 'code', id: 'uuid' },
+  { name: 'code_drafts', record: 'code_draft', field: 'code', id: 'uuid' },
   { name: 'members', record: 'tenant_member', field: 'person', id: 'uuid' },
   { name: 'sso_providers', record: 'sso_provider', field: 'settings', id: 'uuid' },
   { name: 'invitations', record: 'tenant_invitation', field: 'email', id: 'uuid' },

@@ -90,6 +90,15 @@ export const SIGNED_TABLES = {
     { ...HISTORY, ...NAMES },
     { digested: ['sealed'] },
   ),
+  // Without the version of the tenant: each revocation would sign tens of thousands of rows again.
+  code_versions: table(
+    null,
+    ['tenant_id', 'id', 'resource_type', 'resource_id', 'number', 'note', 'created_at', 'created_by'],
+    { sealed: 'bound to its row by its seal' },
+  ),
+  code_drafts: table(null, ['tenant_id', 'id', 'resource_type', 'resource_id', 'owner_id', 'modified_at'], {
+    sealed: 'bound to its row by its seal',
+  }),
   members: table('tenants', ['tenant_id', 'id', 'user_id', 'role', 'address_digest'], {
     ...HISTORY,
     sealed: 'shown only, and bound to its row by its seal',

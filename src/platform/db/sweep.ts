@@ -106,6 +106,14 @@ export const DELETE_RUNS = `
 DELETE FROM runs USING (SELECT tenant_id, id FROM runs WHERE id < $1 ORDER BY id LIMIT $2) AS old
 WHERE runs.tenant_id = old.tenant_id AND runs.id = old.id`;
 
+/** How long a draft is kept that its owner has not saved again. */
+export const DRAFTS_KEPT_MS = 90 * 24 * 3_600_000;
+
+const DELETE_DRAFTS = `
+DELETE FROM code_drafts USING (
+  SELECT tenant_id, id FROM code_drafts WHERE modified_at <= $1 ORDER BY modified_at LIMIT $2
+) AS old WHERE code_drafts.tenant_id = old.tenant_id AND code_drafts.id = old.id AND code_drafts.modified_at <= $1`;
+
 /** What no backup has any more. */
 const DELETE_ERASURES = `
 DELETE FROM erasures USING (
@@ -177,6 +185,8 @@ const TABLES_OF_TENANTS = [
   'reactors',
   'reactor_formulas',
   'proxies',
+  'code_versions',
+  'code_drafts',
   'invitations',
   'members',
   'sso_providers',
@@ -332,6 +342,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     const runs = await run(DELETE_RUNS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
+    const drafts = await run(DELETE_DRAFTS, [new Date(now.getTime() - DRAFTS_KEPT_MS), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
     const left = await deleteOfTenants(statements, now);
     const counts = [
@@ -351,6 +362,7 @@ export const sweepOnce = async (
       budgets,
       erasures,
       runs,
+      drafts,
       left,
     ];
     const isMoreLeft = counts.some((count) => count >= SWEEP_ROWS_MAX);

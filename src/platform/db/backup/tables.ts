@@ -15,6 +15,8 @@ export const KEPT_TABLES = [
   'reactors',
   'proxies',
   'proxy_keys',
+  'code_versions',
+  'code_drafts',
   'users',
   'passkeys',
   'memberships',

@@ -174,3 +174,32 @@ describe('bad input', () => {
     ]);
   });
 });
+
+describe('the forms of clients of the earlier API', () => {
+  const application = { name: 'A', permissions: ['token:read'] };
+
+  test('create_key: false makes an application without a key, until it gets one', async () => {
+    const { body: made } = await server.request('POST', '/applications', {
+      json: { ...application, create_key: false },
+    });
+    const path = `/applications/${made.id}/keys`;
+    expect([made.key, (await server.request('GET', path)).body]).toEqual([
+      undefined,
+      { pagination: { total_items: 0, page_number: 1, page_size: 20, total_pages: 0 }, data: [] },
+    ]);
+    const { body: added } = await server.request('POST', path);
+    const own = await server.request('GET', '/applications/key', { key: added.key });
+    expect([own.status, own.body.id]).toEqual([200, made.id]);
+  });
+
+  test('a key needs no body, and the list takes ids', async () => {
+    const { body: made } = await server.request('POST', '/applications', { json: application });
+    const path = `/applications/${made.id}/keys`;
+    const { body: added, status } = await server.request('POST', path);
+    expect(status).toBe(201);
+    const { body: listed } = await server.request('GET', `${path}?id=${added.id}`);
+    expect([listed.pagination.total_items, listed.data[0].id]).toEqual([1, added.id]);
+    const typed = await server.request('GET', `${path}?type=private`);
+    expect([typed.status, typed.body.errors]).toEqual([400, { type: ['is not supported: leave it out'] }]);
+  });
+});

@@ -53,6 +53,7 @@ const bases: Base[] = [
     { operation: 'POST /tokens/{parent_id}/children', path: '/tokens/:parent/children', schema },
   ]),
   { operation: 'POST /tokens/search', schema: 'SearchRequest' },
+  { operation: 'POST /v2/tokens/search', schema: 'CursorSearchRequest' },
   { operation: 'POST /sessions', schema: 'CreateSessionRequest' },
   {
     operation: 'POST /applications',

@@ -21,6 +21,8 @@ const ROUTES: Record<string, string> = {
   'GET /tokens/:id': 'read',
   'PATCH /tokens/:id': 'changes',
   'POST /tokens/search': 'search',
+  'GET /v2/tokens': 'list by a cursor',
+  'POST /v2/tokens/search': 'search by a cursor',
   'POST /detokenize': 'expressions',
   'GET /tokens/:parent_id/children': 'list of children',
   'POST /tokens/:parent_id/children/:child_id': 'nothing: it links',
@@ -118,6 +120,9 @@ describe.each([1, 2, 3, 4])('a mixture of all routes, number %d,', (seed) => {
       () => ask('GET', `/tokens/${subjects[0]?.id}/children?size=${1 + next(3)}`),
       ({ id }) => ask('POST', '/tokens/search', { query: `id:${id}` }),
       ({ secret }) => ask('POST', '/tokens/search', { query: `data:${JSON.stringify(secret)}` }),
+      ({ id }) => ask('GET', `/v2/tokens?id=${id}&container=/general/high/`),
+      ({ id }) => ask('GET', `/v2/tokens?fingerprint=${id}`),
+      ({ id }) => ask('POST', '/v2/tokens/search', { query: `id:${id}` }),
       ({ id }) => ask('POST', '/detokenize', { a: `{{ ${id} }}`, b: `{{ ${id} | json: '$.part' }}` }),
       ({ id }) => ask('POST', '/detokenize', { a: `{{ ${id} }}` }),
     ];

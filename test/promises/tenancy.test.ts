@@ -99,6 +99,13 @@ const table: Record<string, Row> = {
     permission: 'token:search',
     status: 200,
   },
+  'GET /v2/tokens': { path: () => '/v2/tokens', permission: 'token:read', status: 200 },
+  'POST /v2/tokens/search': {
+    path: () => '/v2/tokens/search',
+    json: { query: 'type:token' },
+    permission: 'token:search',
+    status: 200,
+  },
   'POST /tokens/delete-by-search': {
     path: () => '/tokens/delete-by-search',
     // It finds nothing.
@@ -344,6 +351,9 @@ const table: Record<string, Row> = {
     names: ['proxy_id'],
   },
   'GET /permissions': { path: () => '/permissions', permission: 'authenticated', status: 200 },
+  'GET /roles': { path: () => '/roles', permission: 'authenticated', status: 200 },
+  // The operator has named none.
+  'GET /tenants/self/owner': { path: () => '/tenants/self/owner', permission: 'tenant:member:read', status: 404 },
   'GET /tenants/self': { path: () => '/tenants/self', permission: 'tenant:read', status: 200 },
   'PUT /tenants/self': {
     path: () => '/tenants/self',

@@ -1,18 +1,22 @@
 // Routes of /applications/{id}/keys.
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { usesPrefix } from '../../platform/http/header-prefixes.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
 import { API_KEYS_MAX, changeKey, createKey, getKey, listKeys, revokeKey } from './application-keys.ts';
 import {
   applicationKeyBody,
   applicationKeyList,
+  applicationKeyQuery,
   applicationKeyParams,
   applicationKeyRecord,
   applicationKeysParams,
   keyChangeExamples,
   keyExamples,
   keyListExamples,
+  newApplicationKeyBody,
   newKeyExamples,
+  plainKey,
 } from './application-keys.schema.ts';
 import { workOf } from './authenticate.ts';
 import type { AccessContext } from './context.ts';
@@ -33,13 +37,15 @@ export const applicationKeysRoutes = (app: App, ctx: AccessContext): void => {
         description: `Creates an API key of an application. Its other keys go on to work, so that clients can change to the new key one by one. Only this response has the key. An application has ${API_KEYS_MAX} keys at most, and none gets a further one where its tenant has too many. ${NEEDS_ALL}\n\nPermission: \`application:update\`.`,
         tags,
         params: applicationKeysParams,
-        body: applicationKeyBody,
+        body: newApplicationKeyBody,
+        isBodyOptional: true,
         answer: 'The key.',
         examples: newKeyExamples,
         response: { 201: applicationKeyRecord, ...failures(...bodyFailures, 404) },
       },
     },
-    async (request, reply) => answer(reply, await createKey(ctx, workOf(request), request.params.id, request.body)),
+    async (request, reply) =>
+      answer(reply, await createKey(ctx, workOf(request), request.params.id, request.body ?? plainKey)),
   );
 
   app.get(
@@ -50,15 +56,21 @@ export const applicationKeysRoutes = (app: App, ctx: AccessContext): void => {
         operationId: 'listApiKeys',
         summary: 'List the API keys of an application',
         description:
-          'Lists all API keys of an application, newest first, without their secrets.\n\nPermission: `application:read`.',
+          'Lists the API keys of an application, newest first, without their secrets. A client that uses a further prefix of the headers (`API_HEADER_PREFIXES`) gets the keys as a plain array.\n\nPermission: `application:read`.',
         tags,
         params: applicationKeysParams,
+        querystring: applicationKeyQuery,
         answer: 'The keys.',
         examples: keyListExamples,
         response: { 200: applicationKeyList, ...failures(...commonFailures, 404) },
       },
     },
-    async (request) => listKeys(ctx, workOf(request), request.params.id),
+    async (request, reply) => {
+      const { params, query } = request;
+      const page = await listKeys(ctx, workOf(request), { id: params.id, key_ids: query.id });
+      // The SDKs of that prefix expect no page.
+      return answer(reply, usesPrefix(request) ? page.data : page);
+    },
   );
 
   app.get(

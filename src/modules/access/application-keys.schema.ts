@@ -15,6 +15,8 @@ import {
 import { optional } from '../../platform/optional.ts';
 import { networksSchema } from '../../platform/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
+import { onlyPage, repeated } from '../../platform/http/list-parameters.ts';
+import { paginationSchema } from '../../platform/pagination.ts';
 import { API_KEYS_MAX } from './application-keys.ts';
 import { nameSchema } from './names.ts';
 
@@ -83,11 +85,20 @@ export const applicationKeyRecord = z
   })
   .meta({ id: 'ApiKey', description: 'An API key of an application, without its secret.' });
 
+/** For a new key, whose body may be left out. */
+export const newApplicationKeyBody = applicationKeyBody.nullish();
+
+/** As of an empty body. */
+export const plainKey = applicationKeyBody.parse({});
+
+export const applicationKeyQuery = z.object({ id: repeated(z.string(), 'Only these keys.', EXAMPLE_ID) });
+
 export const applicationKeyList = z
   .object({
+    pagination: paginationSchema,
     data: z.array(applicationKeyRecord).meta({ description: `The keys, newest first: ${API_KEYS_MAX} at most.` }),
   })
-  .meta({ id: 'ApiKeyList', description: 'All API keys of an application.' });
+  .meta({ id: 'ApiKeyList', description: 'All API keys of an application, on one page.' });
 
 const settings = { name: NAME, expires_at: EXPIRY, allowed_addresses: NETWORKS };
 const shown = { id: EXAMPLE_ID, tenant_id: TENANT_ID, application_id: APPLICATION_ID, ...settings };
@@ -108,5 +119,10 @@ export const keyChangeExamples: { request: Examples; response: Examples } = {
 };
 
 export const keyListExamples: { response: Examples } = {
-  response: { one: { summary: 'One key', value: { data: [{ ...shown, ...created }] } } },
+  response: {
+    one: {
+      summary: 'One key',
+      value: { pagination: { ...onlyPage(1), page_size: API_KEYS_MAX }, data: [{ ...shown, ...created }] },
+    },
+  },
 };

@@ -2,6 +2,7 @@
 import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow } from '../../platform/audit/record.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { invalidField, notFound, tooManyRecords } from '../../platform/errors.ts';
+import type { Page } from '../../platform/pagination.ts';
 import { newApiKey, type NewApiKey } from './api-keys.ts';
 import { grantsOf } from './applications.ts';
 import type { AccessContext } from './context.ts';
@@ -115,11 +116,21 @@ const findKeys = async ({ db, tenant_id }: Work, application_id: string): Promis
 const logRead = (ctx: AccessContext, work: Work, application_id: string): Promise<void> =>
   work.log([logRow(ctx, work, { operation: 'read', entity_type: 'application', entity_ids: [application_id] })]);
 
-/** All keys of an application, newest first. @throws notFound. */
-export const listKeys = async (ctx: AccessContext, work: Work, id: string): Promise<{ data: KeyRecord[] }> => {
-  const data = await findKeys(work, id);
+/** A page of all keys of an application, newest first, or of those of some ids. @throws notFound. */
+export const listKeys = async (
+  ctx: AccessContext,
+  work: Work,
+  { id, key_ids }: { id: string; key_ids: string[] | undefined },
+): Promise<Page<KeyRecord>> => {
+  const data = (await findKeys(work, id)).filter((key) => key_ids?.includes(key.id) ?? true);
   await logRead(ctx, work, id);
-  return { data };
+  const pagination = {
+    total_items: data.length,
+    page_number: 1,
+    page_size: API_KEYS_MAX,
+    total_pages: Math.min(1, data.length),
+  };
+  return { pagination, data };
 };
 
 /** @throws notFound for an unknown application and for a key that it does not have. */

@@ -39,7 +39,7 @@ export const applicationsRoutes = (app: App, ctx: AccessContext): void => {
   });
   routes.create({
     description:
-      'Creates an application with an API key. Only this response has the key. One more than a tenant may have is a 409. The application gets no permission that its creator does not have. A permission that the creator has only by access rules cannot be given for all tokens. No rule may apply to more tokens or show more of them than the rules of the creator. If the creator is limited to hosts, the application must be limited to some of them. Its limits must be within those of the creator. A creator with `daily_reveals` cannot give `token:read` and `token:search`, and one with `daily_uses` cannot give `token:use`.',
+      'Creates an application with an API key, or with none by `create_key`. Only this response has the key. One more than a tenant may have is a 409. The application gets no permission that its creator does not have. A permission that the creator has only by access rules cannot be given for all tokens. No rule may apply to more tokens or show more of them than the rules of the creator. If the creator is limited to hosts, the application must be limited to some of them. Its limits must be within those of the creator. A creator with `daily_reveals` cannot give `token:read` and `token:search`, and one with `daily_uses` cannot give `token:use`.',
     body: newApplication,
     answer: 'The application, with its key.',
     examples: newApplicationExamples,

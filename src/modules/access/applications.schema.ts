@@ -236,6 +236,11 @@ export const newApplication = z
           '`public`: the key is in browsers and apps. It may hold `token:create` only, and its answers have no fingerprint. `private` and `management` limit nothing. The type cannot change. Left out: `private`.',
         example: 'private',
       }),
+      create_key: optionalWith(z.boolean('must be true or false'), true).meta({
+        description:
+          'Whether the application gets an API key, which the response has. `false`: it has none until `POST /applications/{id}/keys`. Left out: true.',
+        example: true,
+      }),
     },
     bodyError,
   )

@@ -238,23 +238,26 @@ export const getOwnApplication = async (ctx: AccessContext, work: Work): Promise
   return getApplication(ctx, work, work.actor_id);
 };
 
-/** Creates an application with its key. @returns the application with `key`. @throws forbidden for what the caller does not hold. */
+/**
+ * Creates an application with its key. @returns the application with `key`, unless it gets none by `create_key`.
+ * @throws forbidden for what the caller does not hold.
+ */
 export const createApplication = async (
   ctx: AccessContext,
   work: Work,
-  input: ApplicationInput & { type: ApplicationType },
+  { type, create_key = true, ...input }: ApplicationInput & { type: ApplicationType; create_key?: boolean },
 ): Promise<ApplicationRecord> => {
-  checkPublic(ctx, input.type, input);
+  checkPublic(ctx, type, input);
   const fields = uniqueOf(input);
   checkGrants(work, grantsOfInput(ctx, fields));
-  const apiKey = newApiKey(ctx);
+  const apiKey = create_key ? newApiKey(ctx) : undefined;
   const id = ctx.newUuid();
   const created = { created_at: ctx.now(), created_by: work.actor_id };
-  const row = { id, type: input.type, ...columnsOf(fields), ...created };
+  const row = { id, type, ...columnsOf(fields), ...created };
   return applications.create(ctx, work, id, async (tx) => {
     await insertApplication(tx, row, apiKey);
     const shown = recordOf(work.tenant_id, { ...row, modified_at: null, modified_by: null });
-    return { ...shown, key: apiKey.key.reveal() };
+    return apiKey ? { ...shown, key: apiKey.key.reveal() } : shown;
   });
 };
 

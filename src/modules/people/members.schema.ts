@@ -13,7 +13,7 @@ import {
 } from '../../platform/http/schemas.ts';
 import { MEMBERS_PAGE_SIZE_MAX } from './members.ts';
 import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
-import { roles } from './roles.ts';
+import { describeRole, listRoles, roles } from './roles.ts';
 
 const USER_ID = 'a94d3c07-5e61-4b8a-8f2d-1c7b9e0d6a35';
 
@@ -80,6 +80,27 @@ export const memberQuery = z.object({
   ...pageQuery(MEMBERS_PAGE_SIZE_MAX),
   user_id: repeated(givenUuid, 'Only these users.', user.id),
 });
+
+const roleRecord = z
+  .object({
+    name: z.enum(roles).meta({
+      description: 'The name of the role.',
+      'x-extensible-enum': [...roles],
+      example: 'SUPPORT',
+    }),
+    description: z.string().meta({ description: 'What the role allows.', example: describeRole('AUDITOR') }),
+  })
+  .meta({ id: 'Role', description: 'A role of members.' });
+
+export const roleList = z.array(roleRecord).meta({ id: 'RoleList', description: 'A list of all roles.' });
+
+export const roleExamples: { response: Examples } = {
+  response: { all: { summary: 'All roles', value: listRoles() } },
+};
+
+export const ownerExamples: { response: Examples } = {
+  response: { owner: { summary: 'Ada owns the tenant', value: { ...exampleMember, role: 'OWNER' } } },
+};
 
 const summary = 'Ada sees masks from now on';
 

@@ -7,11 +7,12 @@ import type { Work } from '../access/work.ts';
 import { logRow } from '../../platform/audit/record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { AppError, unprocessable } from '../../platform/errors.ts';
+import { AppError, notFound, unprocessable } from '../../platform/errors.ts';
 import { removeInvitationsOf } from './rows/invitations.ts';
 import {
   countMembers,
   findMember,
+  findOwnerId,
   listMembers as listMemberRows,
   lockMember,
   type MemberFilter,
@@ -78,6 +79,13 @@ const removeInvitations = async (
 
 /** A page, newest first. `user_ids`: only these users; undefined for all. */
 export const listMembers = members.list;
+
+/** The owner of the tenant. @throws notFound where it has none. */
+export const getOwner = async (ctx: AccessContext, work: Work): Promise<MemberRecord> => {
+  const id = await findOwnerId(work.db);
+  if (id === undefined) throw notFound('owner');
+  return members.read(ctx, work, id);
+};
 
 /**
  * Gives a member another role, at once and in all processes. A member who may invite no longer loses the invitations that they

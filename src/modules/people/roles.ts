@@ -53,6 +53,10 @@ const rights: Record<Role, Rights> = {
 
 export const describeRole = (role: Role): string => rights[role].description;
 
+/** All roles, the one with the most permissions first. */
+export const listRoles = (): { name: Role; description: string }[] =>
+  roles.map((name) => ({ name, description: describeRole(name) }));
+
 /** The permissions of a role. A role of a later version has none. */
 export const permissionsOfRole = (role: Role): ReadonlySet<Permission> => new Set(rights[role]?.permissions);
 

@@ -78,16 +78,24 @@ export type TokenFilter = {
   id?: string[] | undefined;
   type?: string[] | undefined;
   metadata?: Record<string, string> | undefined;
+  container?: string | undefined;
+  /** A question about a value. */
+  fingerprint?: string | undefined;
 };
 
-/** A page of tokens, newest first. @throws forbidden; invalidInput for an invalid cursor; unavailable. */
+/**
+ * A page of tokens, newest first.
+ * @throws forbidden; invalidInput for an invalid cursor; StepUpNeeded or too_many_requests for a fingerprint; unavailable.
+ */
 export const listTokens = async (
   ctx: TokensContext,
   work: Work,
   input: { filter: TokenFilter; page: PageRequest; parent_id?: string },
 ): Promise<Page<TokenRecord>> => {
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  const wanted = filterCondition(input.filter, keys);
+  const { fingerprint } = input.filter;
+  if (fingerprint !== undefined) await admitQuestion(ctx, work, 1);
+  const wanted = filterCondition(input.filter, keys, valueShownWhere(work.caller, 'token:read'));
   return readTokens(ctx, work, 'token:read', { wanted, keys, page: input.page, parent_id: input.parent_id });
 };
 
@@ -135,12 +143,22 @@ export const searchTokens = async (
   return readTokens(ctx, work, 'token:search', { wanted, keys, page, parent_id: undefined });
 };
 
-const filterCondition = ({ id, type, metadata }: TokenFilter, keys: TenantKeys): TokenCondition | undefined => {
+/** @param shown the tokens whose value the caller may see. */
+const filterCondition = (
+  { id, type, metadata, container, fingerprint }: TokenFilter,
+  keys: TenantKeys,
+  shown: TokenCondition | 'everything',
+): TokenCondition | undefined => {
   const nodes: TokenCondition[] = [];
   if (id && id.length > 0) nodes.push({ kind: 'in', column: 'id', values: id });
   if (type && type.length > 0) nodes.push({ kind: 'in', column: 'type', values: type });
   for (const [name, value] of Object.entries(metadata ?? {}))
     nodes.push({ kind: 'digest', digest: metadataDigest(keys.digest, name, value) });
+  const terms: SearchNode[] = [
+    ...(container === undefined ? [] : [{ kind: 'container', path: container, below: false } as const]),
+    ...(fingerprint === undefined ? [] : [{ kind: 'term', field: 'fingerprint', value: fingerprint } as const]),
+  ];
+  nodes.push(...terms.map((term) => conditionOf(term, keys, shown)));
   return all(nodes);
 };
 

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { unknownName } from '../../platform/unknown-names.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
+import { parseContainer } from '../access/containers.ts';
 import { tokenTypeNames } from './token-types.ts';
 import { cursorQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import { date, history, uuid, CARD_TOKEN_ID, TENANT_ID } from '../../platform/http/schemas.ts';
@@ -74,6 +75,9 @@ export const tokenPage = pageSchema(tokenRecord, 'TokenPage');
 const METADATA_PREFIX = 'metadata.';
 const METADATA_FILTERS_MAX = 50;
 
+/** A fingerprint has 44 characters at most: a digest of 32 bytes in base58. */
+const FINGERPRINT_LENGTH_MAX = 100;
+
 const badTokenId = `must be the id of a token, of at most ${TOKEN_ID_LENGTH_MAX} characters`;
 const badTokenType = `must be one of ${tokenTypeNames.join(', ')}`;
 
@@ -89,27 +93,53 @@ const listQuery = {
   type: repeated(z.enum(tokenTypeNames, badTokenType), 'Only tokens of these types.', 'card'),
 };
 
-const listQueryNames = [...Object.keys(listQuery), 'metadata.KEY'];
-
 /** The KEY of `metadata.KEY`. Clients of the earlier API write `metadata[KEY]`. */
 const metadataKeyOf = (name: string): string | undefined =>
   name.startsWith(METADATA_PREFIX) ? name.slice(METADATA_PREFIX.length) : /^metadata\[(.+)\]$/s.exec(name)?.[1];
 
-/** The filters of a list of tokens. A loose object, because no schema can list the keys of `metadata.KEY=value`. */
-export const tokenListQuery = z.looseObject(listQuery).superRefine((query, ctx) => {
-  const keys = new Set<string>();
-  const addIssue = (name: string, message: string): void =>
-    ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message });
-  for (const name of Object.keys(query)) {
-    if (Object.hasOwn(listQuery, name)) continue;
-    const key = metadataKeyOf(name);
-    if (name === 'metadata') addIssue(name, 'must be written metadata.KEY=value, once for each key');
-    else if (key === undefined) addIssue(name, unknownName(name, listQueryNames));
-    else if (typeof query[name] !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
-    else keys.add(key);
-    if (keys.size > METADATA_FILTERS_MAX)
-      return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
-  }
+/** With filters by metadata. A loose object, because no schema can list the keys of `metadata.KEY=value`. */
+const withMetadata = <Shape extends z.ZodRawShape>(shape: Shape) =>
+  z.looseObject(shape).superRefine((query: Record<string, unknown>, ctx) => {
+    const keys = new Set<string>();
+    const addIssue = (name: string, message: string): void =>
+      ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message });
+    for (const name of Object.keys(query)) {
+      if (Object.hasOwn(shape, name)) continue;
+      const key = metadataKeyOf(name);
+      if (name === 'metadata') addIssue(name, 'must be written metadata.KEY=value, once for each key');
+      else if (key === undefined) addIssue(name, unknownName(name, [...Object.keys(shape), 'metadata.KEY']));
+      else if (typeof query[name] !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
+      else keys.add(key);
+      if (keys.size > METADATA_FILTERS_MAX)
+        return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
+    }
+  });
+
+/** The filters of a list of tokens. */
+export const tokenListQuery = withMetadata(listQuery);
+
+const { page: _, ...byCursor } = listQuery;
+
+/** The filters of a list that pages by a cursor only. */
+export const cursorTokenListQuery = withMetadata({
+  ...byCursor,
+  container: z
+    .string('must be given once')
+    .transform((text, ctx) => {
+      const container = parseContainer(text);
+      if (container !== undefined) return container;
+      ctx.addIssue('must be a container path such as /pci/high/');
+      return z.NEVER;
+    })
+    .optional()
+    .meta({ description: 'Only tokens of this container, not of those below it.', example: '/pci/high/' }),
+  fingerprint: z
+    .string('must be given once')
+    .min(1, 'must be a fingerprint')
+    .max(FINGERPRINT_LENGTH_MAX, 'must be a fingerprint')
+    .refine(isStorableText, 'must be a fingerprint')
+    .optional()
+    .meta({ description: 'Only tokens with this fingerprint.', example: cardToken.fingerprint }),
 });
 
 /** For descriptions of lists: client generators support no parameter map with unlisted keys. */

@@ -77,6 +77,13 @@ export const searchBody = z
   )
   .meta({ id: 'SearchRequest', description: 'A query, and the page of its result.' });
 
+const { page: _, ...byCursor } = searchBody.shape;
+
+/** The same for a list that pages by a cursor only. */
+export const cursorSearchBody = z
+  .object(byCursor, 'the body must be an object')
+  .meta({ id: 'CursorSearchRequest', description: 'A query, and the part of its result to return.' });
+
 export const deleteBySearchBody = z
   .object(
     {
@@ -142,6 +149,8 @@ export const searchExamples: { request: Examples; response: Examples } = {
   request: { order: { summary: 'The cards of an order', value: { query: 'type:card AND metadata.order:4711' } } },
   response: { order: { summary: 'The cards of an order', value: page } },
 };
+
+export const cursorSearchExamples: { request: Examples; response: Examples } = searchExamples;
 
 const patched = { ...cardToken.data, expiration_year: 2032 };
 

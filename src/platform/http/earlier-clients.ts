@@ -7,6 +7,7 @@ const applicationNames = [
   'name',
   'type',
   'key',
+  'keys',
   'permissions',
   'rules',
   'allowed_hosts',
@@ -26,6 +27,7 @@ export type Earlier = {
   idOf?: Readonly<Record<string, string>>;
 };
 
+const newApplication: Earlier = { notSupported: ['expires_at'] };
 const application: Earlier = { notSupported: ['expires_at', 'create_key'] };
 const reactor: Earlier = { notSupported: ['code'], notRead: { application: applicationNames } };
 const proxy: Earlier = {
@@ -36,7 +38,7 @@ const proxy: Earlier = {
 
 /** By method and path of the operation. */
 export const earlierBodies: Readonly<Record<string, Earlier>> = {
-  'POST /applications': application,
+  'POST /applications': newApplication,
   'PUT /applications/:id': application,
   'POST /reactors': reactor,
   'PUT /reactors/:id': reactor,
@@ -47,4 +49,5 @@ export const earlierBodies: Readonly<Record<string, Earlier>> = {
 
 export const earlierQueries: Readonly<Record<string, Earlier>> = {
   'GET /applications': { notSupported: ['start'] },
+  'GET /applications/:id/keys': { notSupported: ['type'] },
 };

@@ -151,14 +151,14 @@ export const lockApplicationForUse = async (
 export const insertApplication = async (
   tx: PrismaTransaction,
   row: NewApplication,
-  apiKey: ApiKeyRow,
+  apiKey: ApiKeyRow | undefined,
 ): Promise<void> => {
   const rules = row.rules as Prisma.InputJsonValue;
   const rate_limit = row.rate_limit ?? Prisma.DbNull;
   const search_name = searchNameOf(row.name);
   await tx.signing.add('applications', row.id);
   await tx.prisma.applications.create({ data: { ...row, tenant_id: tx.tenant_id, search_name, rules, rate_limit } });
-  await insertApiKey(tx, row.id, apiKey);
+  if (apiKey) await insertApiKey(tx, row.id, apiKey);
 };
 
 /** @param row without columns that stay as they are. */

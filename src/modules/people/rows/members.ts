@@ -40,6 +40,12 @@ export const findMember = async (db: TenantDatabase, id: string): Promise<Stored
   return (row as StoredMember | null) ?? undefined;
 };
 
+/** The id of the member who is the owner. */
+export const findOwnerId = async ({ prisma, tenant_id }: TenantDatabase): Promise<string | undefined> => {
+  const where = { tenant_id, role: 'OWNER' };
+  return (await prisma((client) => client.members.findFirst({ where, select: { id: true } })))?.id;
+};
+
 export const countMembers = async (db: TenantDatabase, filter: MemberFilter): Promise<Counted> => ({
   total: await db.prisma((client) => client.members.count({ where: whereOf(db, filter) })),
   capped: false,

@@ -1,6 +1,6 @@
 // Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
 import { openAccount } from '../../platform/accounts.ts';
-import { type RequestOrigin } from '../../platform/audit/record.ts';
+import type { LoggedToken, RequestOrigin } from '../../platform/audit/record.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
@@ -110,7 +110,12 @@ export const originFor = (request: Parameters<typeof originOf>[0], caller: Calle
 });
 
 /** A caller that is authenticated already. `isFresh`: whether it may do what needs a second factor of the last minutes. */
-export type Actor = { caller: Caller; isFresh: boolean };
+export type Actor = {
+  caller: Caller;
+  isFresh: boolean;
+  /** As that of `Work`. */
+  gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
+};
 
 /** An operation was refused, and nothing was done: the member must give the second factor again. */
 export class StepUpNeeded extends AppError {
@@ -173,7 +178,8 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     permission: Permission | 'authenticated',
   ): void => {
     // Set before the request is refused: the log names the caller.
-    const details = { origin: originFor(request, caller), warn: warnIn(reply), refuseStale: refusalOfStale(request) };
+    const acting = { refuseStale: refusalOfStale(request), gather: actorOf(request)?.gather };
+    const details = { origin: originFor(request, caller), warn: warnIn(reply), ...acting };
     const work = (request.work ??= new Work(ctx, caller, details));
     checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);

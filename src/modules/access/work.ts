@@ -1,5 +1,5 @@
 // A unit of work: the caller and origin of one request, and the way to the rows of its tenant.
-import type { RequestOrigin } from '../../platform/audit/record.ts';
+import type { LoggedToken, RequestOrigin } from '../../platform/audit/record.ts';
 import type { NewLog } from '../../platform/audit/rows.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import {
@@ -34,6 +34,8 @@ type Details = {
   reportLimit?: ((state: QuotaState) => void) | undefined;
   /** Told what may be a mistake of the request, for a header of the answer. */
   warn?: ((sentence: string) => void) | undefined;
+  /** Takes tokens whose values were not shown, to be logged together with others of a page. Undefined where each read is logged. */
+  gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
   /** Throws: the caller must prove again who they are before something sensitive. Undefined where they need not. */
   refuseStale?: (() => never) | undefined;
 };
@@ -46,12 +48,13 @@ export class Work {
   readonly #keeping: Keeping | undefined;
   readonly #reportLimit: Details['reportLimit'];
   readonly #warn: Details['warn'];
+  readonly gather: Details['gather'];
   readonly #refuseStale: Details['refuseStale'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
   constructor(services: Services, caller: Caller, details: Details = {}) {
-    const { origin, record, keeping, reportLimit, warn, refuseStale } = details;
+    const { origin, record, keeping, reportLimit, warn, gather, refuseStale } = details;
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
@@ -59,6 +62,7 @@ export class Work {
     this.#keeping = keeping;
     this.#reportLimit = reportLimit;
     this.#warn = warn;
+    this.gather = gather;
     this.#refuseStale = refuseStale;
   }
 
@@ -139,6 +143,7 @@ export class Work {
       keeping: this.#keeping,
       reportLimit: this.#reportLimit,
       warn: this.#warn,
+      gather: this.gather,
       refuseStale: this.#refuseStale,
     };
     return new Work(this.#services, this.caller, { ...own, ...details });

@@ -1,7 +1,7 @@
 // The application pages: lists applications, creates, changes and deletes them, and makes new keys, all by the API.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
-import type { ActorNames } from './actor-names.ts';
+import { namesOf } from './actor-names.ts';
 import { type ApplicationForm, offeredPermissions, typeLabel } from './application-form.ts';
 import { type ApplicationKey, applicationKeysPages, keysList } from './application-keys.ts';
 import { applicationPage, lastUse, newApplicationPage, newKeyPage } from './application-page.ts';
@@ -163,13 +163,13 @@ const create = async (submission: Submission): Promise<Outcome> => {
   return { status: sent.status, page: newApplicationPage(submission.session, sent.form, sent.above) };
 };
 
-export const applicationsPages = (console: Console, findNames: ActorNames): void => {
+export const applicationsPages = (console: Console): void => {
   const find = async (visit: Visit): Promise<Application> =>
     bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
 
   const page = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
     const [names, keys] = await Promise.all([
-      findNames(visit, [application.created_by, application.modified_by]),
+      namesOf(visit, [application.created_by, application.modified_by]),
       visit
         .api({ method: 'GET', url: `/applications/${application.id}/keys` })
         .then(bodyOf<{ data: ApplicationKey[] }>),

@@ -10,8 +10,11 @@ import { tokenLink } from './token-parts.ts';
 export type LogEntry = {
   actor_id?: string;
   actor_type?: string;
+  actor_name?: string;
   entity_type: string;
   entity_id: string;
+  entity_name?: string;
+  entity_ids?: string[];
   operation: string;
   message: string;
   created_at: string;
@@ -23,19 +26,22 @@ export type LogEntry = {
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = { create: 'good', update: 'warn', delete: 'bad' };
 
 /** Entries without an actor id are by the operator or by the server itself. */
-const actorLine = ({ actor_id, actor_type }: LogEntry, names: ReadonlyMap<string, string>): HtmlValue => {
+const actorLine = ({ actor_id, actor_type, actor_name: name }: LogEntry): HtmlValue => {
   if (actor_id === undefined) return actor_type === 'operator' ? 'Operator' : 'System';
-  const name = names.get(actor_id);
   return html`${name === undefined ? html`<span class="mono">${shortened(actor_id)}</span>` : html`<span title="${actor_id}">${isolated(name)}</span>`}
 <span class="quiet">${actor_type}</span>`;
 };
 
-const entityLine = ({ entity_type, entity_id }: LogEntry, displayNames: ReadonlyMap<string, string>): Html =>
-  html`<span class="quiet">${displayNames.get(entity_type) ?? entity_type}</span><br>${
-    tokenTypeNames.includes(entity_type)
-      ? tokenLink(entity_id)
-      : html`<span class="mono">${shortened(entity_id)}</span>`
-  }`;
+const entityOf = ({ entity_type, entity_id, entity_name, entity_ids = [] }: LogEntry): Html => {
+  if (entity_ids.length > 1) return html`${entity_ids.length} on a page`;
+  if (tokenTypeNames.includes(entity_type)) return tokenLink(entity_id);
+  return entity_name === undefined
+    ? html`<span class="mono">${shortened(entity_id)}</span>`
+    : html`<span title="${entity_id}">${isolated(entity_name)}</span>`;
+};
+
+const entityLine = (entry: LogEntry, displayNames: ReadonlyMap<string, string>): Html =>
+  html`<span class="quiet">${displayNames.get(entry.entity_type) ?? entry.entity_type}</span><br>${entityOf(entry)}`;
 
 const outcomeKinds: Record<string, 'bad' | 'warn'> = { refused: 'bad', failed: 'bad', replayed: 'warn' };
 
@@ -46,14 +52,10 @@ const messageLine = ({ message, outcome }: LogEntry): Html =>
   }`;
 
 /** @param displayNames of entity types; without it, all entries are about the entity of the page. */
-export const logTable = (
-  entries: readonly LogEntry[],
-  names: ReadonlyMap<string, string>,
-  displayNames?: ReadonlyMap<string, string>,
-): Html =>
+export const logTable = (entries: readonly LogEntry[], displayNames?: ReadonlyMap<string, string>): Html =>
   recordsTable<LogEntry>('Log', entries, [
     { label: 'Time', cell: ({ created_at }) => time(created_at) },
-    { label: 'Actor', cell: (entry) => actorLine(entry, names) },
+    { label: 'Actor', cell: actorLine },
     { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
     ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
     { label: 'Message', cell: messageLine },

@@ -1,7 +1,6 @@
 // The log page: lists entries of GET /logs with its filters.
 import { type Operation, operations, type Outcome, outcomes } from '../../platform/audit/record.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
-import type { ActorNames } from './actor-names.ts';
 import {
   fetchPage,
   cursorPager,
@@ -51,7 +50,7 @@ ${times('end_date', 'Before, in UTC')}
 </form></details>`;
 };
 
-export const logsPages = (console: Console, namesOf: ActorNames): void => {
+export const logsPages = (console: Console): void => {
   const show = async (visit: Visit) => {
     const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
     const start = visit.query('start');
@@ -63,12 +62,11 @@ export const logsPages = (console: Console, namesOf: ActorNames): void => {
     ]);
     const entityTypes = bodyOf<EntityType[]>(types);
     const { page, problems } = listed;
-    const names = await namesOf(visit, page?.data.map(({ actor_id }) => actor_id) ?? []);
     const displayNames = new Map(entityTypes.map(({ value, display_name }) => [value, display_name]));
     const main = html`<h1>Logs</h1>
 ${filterForm(filter, entityTypes, problems)}
 ${otherProblems(problems, filterNames)}
-${page && (page.data.length > 0 ? logTable(page.data, names, displayNames) : empty('No entry matches the filter.'))}
+${page && (page.data.length > 0 ? logTable(page.data, displayNames) : empty('No entry matches the filter.'))}
 ${cursorPager(PATH, filter, { start, page })}`;
     return { status: statusOf(listed), page: consolePage(visit.session, { title: 'Logs', section: 'Logs', main }) };
   };

@@ -1,7 +1,7 @@
 // The proxy pages: lists stored proxies, and tries a request through the public API.
 import { notFound } from '../../platform/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
-import type { ActorNames } from './actor-names.ts';
+import { namesOf } from './actor-names.ts';
 import { idOf, linesOf } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
@@ -34,9 +34,9 @@ const listTable = (proxies: readonly Proxy[], names: ReadonlyMap<string, string>
     { label: 'Transforms', cell: transformsOf },
   ]);
 
-const listPage = async (visit: Visit, findNames: ActorNames): Promise<string> => {
+const listPage = async (visit: Visit): Promise<string> => {
   const { name, data, pagination } = await readNamedPage<Proxy>(visit, '/proxies');
-  const names = await findNames(
+  const names = await namesOf(
     visit,
     data.map(({ application_id }) => application_id),
   );
@@ -96,17 +96,17 @@ const send = async (
   return show(200, { above: await sendRequest(submission, request, routeOf(tester)) });
 };
 
-export const proxiesPages = (console: Console, findNames: ActorNames): void => {
+export const proxiesPages = (console: Console): void => {
   const findTester = async (visit: Visit): Promise<Tester> => {
     const proxy = bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
     const id = proxy.application_id;
-    const application = id === undefined ? undefined : ((await findNames(visit, [id])).get(id) ?? id);
+    const application = id === undefined ? undefined : ((await namesOf(visit, [id])).get(id) ?? id);
     return { proxy, application, typed: newRequest, problems: {} };
   };
 
   const byHand: Tester = { proxy: undefined, application: undefined, typed: newRequest, problems: {} };
 
-  console.get(PATH, (visit) => listPage(visit, findNames));
+  console.get(PATH, (visit) => listPage(visit));
   console.get(`${PATH}/test`, async (visit) => proxyPage(visit, byHand));
   // To check a request needs no second factor, and to send it does: the API asks for it.
   console.post(

@@ -23,6 +23,10 @@ export const may = ({ caller }: Pick<Session, 'caller'>, permission: Permission)
 /** The sections that the role of a member opens. */
 const sectionsOf = (session: Session) => sections.filter(([, , permission]) => may(session, permission));
 
+/** What the role needs for the pages of a section. Undefined for other pages, such as the account. */
+export const permissionOfPage = (path: string): Permission | undefined =>
+  sections.find(([section]) => path === section || path.startsWith(`${section}/`))?.[2];
+
 /** The first page of a member. */
 export const homeOf = (session: Session): string => sectionsOf(session)[0]?.[0] ?? '/console/account';
 

@@ -4,7 +4,7 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/errors.ts';
 import { fullName } from '../access/person.ts';
 import { mayReveal } from '../people/roles.ts';
-import type { ActorNames } from './actor-names.ts';
+import { namesOf } from './actor-names.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
@@ -129,11 +129,7 @@ ${cursorPager(tokenPath(id), {}, { cursor: 'children', start, page })}
 ${may(visit.session, LINKS) && linkForm}</section>`;
 };
 
-const showToken = async (
-  visit: Visit,
-  namesOf: ActorNames,
-  { id, problem }: { id: string; problem?: LinkProblem },
-): Promise<Outcome> => {
+const showToken = async (visit: Visit, { id, problem }: { id: string; problem?: LinkProblem }): Promise<Outcome> => {
   const url = tokenUrl(id);
   const start = visit.query('children');
   const token = bodyOf<ShownToken>(await visit.api({ method: 'GET', url }));
@@ -145,7 +141,7 @@ const showToken = async (
       visit.api({ method: 'GET', url: addressOf('/logs', { entity_id: id, size: String(LOG_ENTRIES) }) }),
   ]);
   const entries = log ? bodyOf<{ data: LogEntry[] }>(log).data : [];
-  const names = await namesOf(visit, [token.created_by, token.modified_by, ...entries.map(({ actor_id }) => actor_id)]);
+  const names = await namesOf(visit, [token.created_by, token.modified_by]);
   const done = doneSentences.get(visit.query('done'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(token.type)}</div>
@@ -162,7 +158,7 @@ ${childrenCard(visit, id, { listed, start, problem })}
 ${
   log &&
   html`<section><div class="heading"><h2>Last in the log</h2><a href="${addressOf('/console/logs', { entity_id: id })}">All entries</a></div>
-${logTable(entries, names)}</section>`
+${logTable(entries)}</section>`
 }`;
   return {
     status: problem?.status ?? statusOf(listed),
@@ -201,10 +197,10 @@ const linkProblem = (answer: ApiAnswer, child_id: string): LinkProblem => {
   };
 };
 
-export const tokenPages = (console: Console, namesOf: ActorNames): void => {
+export const tokenPages = (console: Console): void => {
   const { get, post, postAfterCode } = console;
 
-  get(`${PATH}/:id`, (visit) => showToken(visit, namesOf, { id: visit.param('id') }));
+  get(`${PATH}/:id`, (visit) => showToken(visit, { id: visit.param('id') }));
 
   postAfterCode(`${PATH}/:id/reveal`, reveal);
 
@@ -214,7 +210,7 @@ export const tokenPages = (console: Console, namesOf: ActorNames): void => {
     const child_id = submission.field('child_id').trim();
     const answer = await submission.api({ method: 'POST', url: childUrl(id, child_id) });
     if (isSuccess(answer)) return { seeOther: addressOf(tokenPath(id), { done: 'linked' }) };
-    return showToken(submission, namesOf, { id, problem: linkProblem(answer, child_id) });
+    return showToken(submission, { id, problem: linkProblem(answer, child_id) });
   });
 
   postAfterCode(`${PATH}/:id/unlink`, async (submission) => {

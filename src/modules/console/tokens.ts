@@ -18,7 +18,6 @@ import {
   totalOf,
 } from './list-parts.ts';
 import { badge, addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
-import type { ActorNames } from './actor-names.ts';
 import { tokenPages } from './token-page.ts';
 import { maskLine, type ShownToken, tokenLink } from './token-parts.ts';
 import type { Console, Submission, Outcome, Visit } from './visit.ts';
@@ -180,10 +179,10 @@ const search = async (submission: Submission): Promise<Outcome> => {
   });
 };
 
-export const tokensPages = (console: Console, namesOf: ActorNames): void => {
+export const tokensPages = (console: Console): void => {
   console.get(PATH, showList);
   console.post(SEARCH_PATH, search);
   // A search is not part of the URL, so a reload shows the list.
   console.get(SEARCH_PATH, async () => ({ seeOther: PATH }));
-  tokenPages(console, namesOf);
+  tokenPages(console);
 };

@@ -1,17 +1,19 @@
 // Registers console pages: finds the session, checks CSRF tokens, and calls the public API under the member's role.
+import { type LoggedToken, tokenListLogRow, tokenLogRows } from '../../platform/audit/record.ts';
 import { findOperation } from '../../platform/event-loop.ts';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { PeopleContext } from '../people/context.ts';
 import { AppError, badRequest } from '../../platform/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { LightMyRequestResponse } from 'fastify';
-import { type ActingRequest, type Authentication, StepUpNeeded } from '../access/authenticate.ts';
+import { type ActingRequest, type Authentication, originOf, StepUpNeeded } from '../access/authenticate.ts';
+import type { Permission } from '../access/permissions.ts';
 import { failureText, fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
 import { needsStepUp } from '../people/second-factor.ts';
 import { keptPage } from './kept-page.ts';
-import { consolePage } from './shell.ts';
+import { consolePage, may, permissionOfPage } from './shell.ts';
 
 /** A response of the API. `body` is parsed JSON, undefined without JSON. */
 export type ApiAnswer = { status: number; headers: Record<string, unknown>; body: unknown; ms: number };
@@ -143,6 +145,13 @@ const detourOf = (request: FastifyRequest, { pending }: Session): string | undef
 
 export const SIGN_IN_PATH = '/console/sign-in';
 
+/** Nothing is asked of the API, so looking around is no refusal in the log. */
+const notOpened = ({ role }: Session, permission: Permission): AppError =>
+  new AppError('forbidden', `Your role ${role} does not open this page. It needs the permission ${permission}.`);
+
+/** A member, and what takes the tokens of the page. */
+type Acting = { session: Session; gather: (tokens: readonly LoggedToken[]) => void };
+
 const signedOut = { heading: 'You are signed out', again: { path: SIGN_IN_PATH, label: 'Sign in' } };
 
 const noLongerValid = ({ url }: FastifyRequest) => ({
@@ -154,20 +163,21 @@ const noLongerValid = ({ url }: FastifyRequest) => ({
 export const openConsole = (scope: App, ctx: PeopleContext, authentication: Authentication): Console => {
   const actAs = (
     request: FastifyRequest,
-    session: Session,
+    { session, gather }: Acting,
     asked: ActingRequest,
     isRevealing?: boolean,
   ): Promise<LightMyRequestResponse> => {
-    const caller = isRevealing ? revealing(session) : session.caller;
-    return authentication.actAs({ caller, isFresh: !needsStepUp(ctx, session) }, request, asked);
+    const isFresh = !needsStepUp(ctx, session);
+    const actor = isRevealing ? { caller: revealing(session) } : { caller: session.caller, gather };
+    return authentication.actAs({ ...actor, isFresh }, request, asked);
   };
 
-  const visitOf = (request: FastifyRequest, reply: FastifyReply, session: Session): Visit => ({
+  const visitOf = (request: FastifyRequest, reply: FastifyReply, acting: Acting): Visit => ({
     ctx,
-    session,
+    session: acting.session,
     request,
     reply,
-    stepUp: needsStepUp(ctx, session) ? toStepUp(request, session) : undefined,
+    stepUp: needsStepUp(ctx, acting.session) ? toStepUp(request, acting.session) : undefined,
     query: (name) => {
       const value = (request.query as Record<string, unknown>)[name];
       if (value === undefined) return '';
@@ -183,7 +193,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },
         ...(json !== undefined && { payload: JSON.stringify(json) }),
       };
-      const answer = await actAs(request, session, asked, withAllGrants);
+      const answer = await actAs(request, acting, asked, withAllGrants);
       return {
         status: answer.statusCode,
         headers: answer.headers,
@@ -191,8 +201,27 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         ms: performance.now() - began,
       };
     },
-    actAs: (asked, isRevealing) => actAs(request, session, asked, isRevealing),
+    actAs: (asked, isRevealing) => actAs(request, acting, asked, isRevealing),
   });
+
+  /** Does the work of a page, and writes one row for all tokens that it read masked: before the page leaves. @throws unavailable. */
+  const withOneRow = async <T>(
+    request: FastifyRequest,
+    session: Session,
+    work: (acting: Acting) => Promise<T>,
+  ): Promise<T> => {
+    const shown = new Map<string, LoggedToken>();
+    const gather: Acting['gather'] = (tokens) => tokens.forEach((token) => shown.set(token.id, token));
+    try {
+      return await work({ session, gather });
+    } finally {
+      const { caller } = session;
+      const tokens = [...shown.values()];
+      const actor = { actor_id: caller.actor_id, actor_type: 'user' as const, origin: originOf(request) };
+      const rows = tokens.length > 1 ? [tokenListLogRow(ctx, actor, tokens)] : tokenLogRows(ctx, actor, 'read', tokens);
+      if (rows.length > 0) await ctx.db.for(caller).insertLogs(rows);
+    }
+  };
 
   const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
     if (typeof outcome === 'string') return sendPage(reply, 200, outcome);
@@ -253,8 +282,8 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
       const detour = detourOf(request, session);
       if (detour !== undefined) return leadTo(detour);
       if (isSensitive && needsStepUp(ctx, session)) return leadTo(toStepUp(request, session));
-      const submission = { ...visitOf(request, reply, session), field: (name: string) => fieldOf(form, name) };
-      const outcome = await act(submission)
+      const field = (name: string) => fieldOf(form, name);
+      const outcome = await withOneRow(request, session, (acting) => act({ ...visitOf(request, reply, acting), field }))
         .catch(stepUpOr)
         .catch((error: unknown) => refusalOr(error, request, session));
       return outcome instanceof StepUpNeeded ? leadTo(toStepUp(request, session)) : send(reply, outcome);
@@ -264,12 +293,16 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
   return {
     ctx,
     get: (path, show) => {
+      const needed = permissionOfPage(path);
       scope.get(path, open, async (request, reply) => {
         const session = await sessionOf(request);
         if (!session) return send(reply, toSignIn(request));
         const first = detourOf(request, session);
         if (first !== undefined) return send(reply, { seeOther: first });
-        const outcome = await show(visitOf(request, reply, session))
+        const outcome = await withOneRow(request, session, async (acting) => {
+          if (needed !== undefined && !may(session, needed)) throw notOpened(session, needed);
+          return show(visitOf(request, reply, acting));
+        })
           .catch(stepUpOr)
           .catch((error: unknown) => refusalOr(error, request, session));
         return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);

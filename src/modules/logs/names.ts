@@ -30,6 +30,36 @@ const nameOfMember = (
   }
 };
 
+/** Those that have a name. */
+const nameMembersOf = async (
+  ctx: Naming,
+  db: TenantQuery,
+  wanted: { users: readonly string[]; members: readonly string[] },
+): Promise<{ id: string; user_id: string; name: string }[]> => {
+  if (wanted.users.length + wanted.members.length === 0) return [];
+  const keys = await ctx.keyring.tenantKeys(db.tenant_id);
+  return (await findMembers(db, wanted))
+    .map(({ id, user_id, sealed }) => ({ id, user_id, name: nameOfMember(ctx, keys, db.tenant_id, { id, sealed }) }))
+    .filter(({ name }) => name !== '');
+};
+
+/** Names by the ids of applications and users. */
+export const findActorNames = async (
+  ctx: Naming,
+  db: TenantQuery,
+  ids: readonly string[],
+): Promise<Map<string, string>> => {
+  if (ids.length === 0) return new Map();
+  const [applications, members] = await Promise.all([
+    findNames(db, 'application', ids),
+    nameMembersOf(ctx, db, { users: ids, members: [] }),
+  ]);
+  return new Map([
+    ...applications.map(({ id, name }) => [id, name] as const),
+    ...members.map(({ user_id, name }) => [user_id, name] as const),
+  ]);
+};
+
 /** Names of applications and of members, and of other entities by their kind. A deleted record has none. */
 export const findEntryNames = async (
   ctx: Naming,
@@ -46,15 +76,8 @@ export const findEntryNames = async (
   }
   const names = new Map<string, string>();
   const nameMembers = async (): Promise<void> => {
-    const [users, members] = ['user', 'tenant_member'].map((kind) => [...(ids.get(kind) ?? [])]) as [
-      string[],
-      string[],
-    ];
-    if (users.length + members.length === 0) return;
-    const keys = await ctx.keyring.tenantKeys(db.tenant_id);
-    for (const { id, user_id, sealed } of await findMembers(db, { users, members })) {
-      const name = nameOfMember(ctx, keys, db.tenant_id, { id, sealed });
-      if (name === '') continue;
+    const wanted = { users: [...(ids.get('user') ?? [])], members: [...(ids.get('tenant_member') ?? [])] };
+    for (const { id, user_id, name } of await nameMembersOf(ctx, db, wanted)) {
       names.set(`user ${user_id}`, name);
       names.set(`tenant_member ${id}`, name);
     }

@@ -49,7 +49,7 @@ const mayReveal = ({ rules }: Caller): boolean =>
   rules.some(({ transform, permissions }) => transform === 'reveal' && permissions.includes('token:read'));
 
 /**
- * Reads one token. Its log row is committed before the function returns.
+ * Reads one token. Its log row is committed before the function returns, or the token is with those of its page.
  * @throws notFound; forbidden; too_many_requests over a daily limit; unavailable when the log cannot be written.
  */
 export const getToken = async (ctx: TokensContext, work: Work, id: string): Promise<TokenRecord> => {
@@ -69,7 +69,9 @@ export const getToken = async (ctx: TokensContext, work: Work, id: string): Prom
   noteDecision(work, 'token:read', row, visibility, kept);
   const disclosure = disclosureOf(visibility);
   if (disclosure === 'revealed') await countTokens(ctx, work, limitOfReveal(work), [id]);
-  await work.log(tokenLogRows(ctx, work, 'read', [{ id, type: row.type, disclosure }]));
+  const read = { id, type: row.type, disclosure };
+  if (work.gather && disclosure !== 'revealed') work.gather([read]);
+  else await work.log(tokenLogRows(ctx, work, 'read', [read]));
   return record;
 };
 
@@ -214,7 +216,8 @@ const readTokens = async (
   const data = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
   if (rows.length > 0) {
     await countTokens(ctx, work, limitOfReveal(work), revealedAmong(read));
-    await work.log(listRows(ctx, work, read));
+    if (work.gather && revealedAmong(read).length === 0) work.gather(read);
+    else await work.log(listRows(ctx, work, read));
   }
   return { pagination, data };
 };

@@ -1,0 +1,111 @@
+// What a member leaves in the log by looking around: no refusal, and one row for the tokens of a page.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { roles, type Role } from '../src/modules/people/roles.ts';
+import { type Browser, join, type Joined } from './support/people.ts';
+import { startServer, type TestServer, type TestTenant } from './support/server.ts';
+
+let server: TestServer;
+let tenant: TestTenant;
+/** For the parameters of pages: records that are there. */
+let parameters: Record<string, string>;
+let pages: string[];
+
+const post = async (path: string, json: object): Promise<Record<string, any>> => {
+  const { status, body, text } = await server.request('POST', path, { json, key: tenant.api_key });
+  expect(status, text).toBe(201);
+  return body;
+};
+
+const card = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
+
+beforeAll(async () => {
+  server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
+  tenant = await server.newTenant();
+  const parent = await post('/tokens', card);
+  for (const _ of [1, 2]) await post(`/tokens/${parent['id']}/children`, card);
+  const application = await post('/applications', { name: 'A', type: 'private', permissions: ['token:read'] });
+  const code = 'module.exports = ({ args }) => ({ raw: args });';
+  const formula = await post('/reactor-formulas', { name: 'F', type: 'private', code });
+  const reactor = await post('/reactors', { name: 'R', formula: { id: formula['id'] } });
+  const application_id = { id: application['id'] };
+  const proxy = await post('/proxies', {
+    name: 'P',
+    destination_url: 'https://example.com',
+    application: application_id,
+  });
+  parameters = {
+    tokens: parent['id'],
+    applications: application['id'],
+    reactors: reactor['id'],
+    proxies: proxy['id'],
+  };
+  pages = server.routes
+    .filter(({ method, url, config }) => method === 'GET' && url.startsWith('/console') && !config?.methodGuard)
+    .map(({ url }) => url);
+});
+afterAll(() => server.close());
+
+const pathOf = (url: string): string =>
+  url
+    .replace(/^\/console\/(\w+)\/:id/, (_, kind: string) => `/console/${kind}/${parameters[kind]}`)
+    .replaceAll(/:\w+/g, '00000000-0000-4000-8000-000000000000');
+
+const memberAs = async (role: Role): Promise<Joined> => {
+  const member = await join(server, { tenant });
+  const path = `/tenants/self/members/${member.member_id}`;
+  if (role !== 'OWNER')
+    expect((await server.request('PUT', path, { json: { role }, key: tenant.api_key })).status).toBe(200);
+  return member;
+};
+
+const rowsOf = (user_id: string): Promise<Record<string, any>[]> =>
+  server.sql('SELECT id, message, entity_type, entity_ids, outcome FROM audit_log WHERE actor_id = $1 ORDER BY id', [
+    user_id,
+  ]);
+
+/** Opens each page, but those that end its session. @returns what it was answered. */
+const openAll = async (browser: Browser): Promise<Map<string, number>> => {
+  const answered = new Map<string, number>();
+  for (const url of pages) answered.set(url, (await browser.get(pathOf(url))).status);
+  return answered;
+};
+
+test.each(roles.filter((role) => role !== 'OWNER'))('%s opens every page, and no refusal is logged', async (role) => {
+  const member = await memberAs(role);
+  const answered = await openAll(member.browser);
+  expect(answered.size).toBeGreaterThan(20);
+  expect(answered.get('/console/logs')).toBe(role === 'SUPPORT' ? 403 : 200);
+  expect([...answered.values()].filter((status) => status >= 500)).toEqual([]);
+  expect((await rowsOf(member.user_id)).filter(({ outcome }) => outcome === 'refused')).toEqual([]);
+});
+
+test('what a member does without the right is a refusal in the log, as before', async () => {
+  const member = await memberAs('SUPPORT');
+  const csrf = await member.browser.csrf(`/console/account`);
+  const sent = await member.browser.post(`/console/tokens/${parameters['tokens']}/delete`, { csrf, sure: 'yes' });
+  expect(sent.status).toBe(403);
+  expect((await rowsOf(member.user_id)).filter(({ outcome }) => outcome === 'refused')).toMatchObject([
+    { message: 'Refused: token:delete' },
+  ]);
+});
+
+test('a page has one row for all tokens on it, with its children or those of a search', async () => {
+  const member = await memberAs('SUPPORT');
+  const tokenRows = async () => (await rowsOf(member.user_id)).filter(({ entity_type }) => entity_type === 'card');
+  await member.browser.get('/console/tokens');
+  await member.browser.get(`/console/tokens/${parameters['tokens']}`);
+  const csrf = await member.browser.csrf('/console/account');
+  await member.browser.post('/console/tokens/search', { csrf, query: 'type:card' });
+  const rows = await tokenRows();
+  expect(rows.map(({ message, entity_ids }) => [message, entity_ids.length])).toEqual([
+    ['Tokens listed', 3],
+    ['Tokens listed', 3],
+    ['Tokens listed', 3],
+  ]);
+});
+
+test('an auditor reads names of actors and entities', async () => {
+  const member = await memberAs('AUDITOR');
+  const { text } = await member.browser.get(`/console/logs?entity_type=application`);
+  expect(text).toContain('<bdi>A</bdi>');
+});

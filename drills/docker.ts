@@ -140,7 +140,7 @@ const WITHOUT_GUIDE = 'docs/guides/import-and-export.md';
 const tryPages = async (clone: string, { attempt, run, env }: Shell, api_key: string): Promise<void> => {
   const tools = mkdtempSync(join(tmpdir(), 'strongroom-tools-'));
   for (const tool of TOOLS) symlinkSync(run(`command -v ${tool}`).trim(), join(tools, tool));
-  run('docker compose exec -d -e PORT=8443 api node echo/echo.ts');
+  run('docker compose exec -d -e PORT=8443 api node test/support/echo.ts');
   while (attempt("docker compose exec -T api bash -c '</dev/tcp/127.0.0.1/8443'").status !== 0) await pause(500);
   for (const page of pagesWithCommands.filter((each) => each !== WITHOUT_GUIDE)) {
     const shell = openShell({ ...env, PATH: tools }, clone);

@@ -56,6 +56,7 @@ import { membersRoutes } from './modules/people/members.routes.ts';
 import { consoleRoutes } from './modules/console/routes.ts';
 import { healthRoutes } from './modules/health/routes.ts';
 import { metricsRoutes } from './modules/health/metrics.routes.ts';
+import { testingRoutes } from './modules/testing/testing.routes.ts';
 import { docsRoutes } from './modules/docs/routes.ts';
 import type { Context } from './modules.ts';
 
@@ -152,6 +153,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     membersRoutes(scope, ctx);
     invitationsRoutes(scope, ctx);
     healthRoutes(scope, ctx);
+    testingRoutes(scope, ctx);
   });
 };
 

@@ -338,4 +338,19 @@ describe('a development server in a container', () => {
     expect(() => loadConfig({ ...production, STRONGROOM_DEV_KEY })).toThrow(/STRONGROOM_DEV_KEY: is for development/);
     expect(() => loadConfig({ STRONGROOM_DEV_KEY, BOOTSTRAP_API_KEY_FILE: '/key' })).toThrow(/must not be beside/);
   });
+
+  test('has endpoints for tests in one process; production and workers have none', () => {
+    const TEST_ENDPOINTS = 'on';
+    expect(loadConfig({}).testEndpoints).toBe(false);
+    expect(loadConfig({ TEST_ENDPOINTS, WORKERS: 'auto' })).toMatchObject({ testEndpoints: true, workers: 1 });
+    expect(() => loadConfig({ ...production, TEST_ENDPOINTS })).toThrow(
+      /TEST_ENDPOINTS: is for development only: a key/,
+    );
+    expect(() => loadConfig({ TEST_ENDPOINTS, WORKERS: '2' })).toThrow(/TEST_ENDPOINTS: needs a server of one process/);
+    const TEST_TEMPLATE_DIR = '/templates';
+    expect(() => loadConfig({ TEST_TEMPLATE_DIR })).toThrow(/TEST_TEMPLATE_DIR: .*needs TEST_ENDPOINTS=on/);
+    const both = { TEST_ENDPOINTS, TEST_TEMPLATE_DIR, DATABASE_URL: 'postgresql://localhost/vault' };
+    expect(() => loadConfig(both)).toThrow(/TEST_TEMPLATE_DIR: must not be beside DATABASE_URL/);
+    expect(() => loadConfig({ ...both, TEST_TEMPLATE_DIR: 'here' })).toThrow(/TEST_TEMPLATE_DIR: must be the absolute/);
+  });
 });

@@ -14,6 +14,7 @@ import { type MailConfig, mailOf, mailVariables } from './config/mail.ts';
 import { metricVariables } from './config/metrics.ts';
 import { peopleVariables } from './config/people.ts';
 import { countWorkers, DRAIN_SECONDS_PRODUCTION, findMemoryMb, serverVariables } from './config/server.ts';
+import { findTestingProblems, testingVariables } from './config/testing.ts';
 import { type TracingConfig, tracingOf, tracingVariables } from './config/tracing.ts';
 import type { WantedSet } from './crypto/share-sets.ts';
 import { type KeyProvidersConfig, keyProvidersOf } from './crypto/provider-config.ts';
@@ -36,6 +37,7 @@ export const environmentSchema = z.object({
   ...logVariables,
   ...metricVariables,
   ...tracingVariables,
+  ...testingVariables,
 });
 
 /** Variables that may come from a file instead, named with `_FILE`: secrets that a deployment mounts. */
@@ -115,6 +117,10 @@ export type Config = {
   bootstrapApiKeyFile: string | undefined;
   /** Undefined in production. */
   devKey: string | undefined;
+  /** Whether the endpoints for tests are served. Never in production. */
+  testEndpoints: boolean;
+  /** Where prepared databases for tests are kept. */
+  testTemplateDir: string | undefined;
   sandbox: {
     wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
     /** Whether code may run without isolation by the system. */
@@ -276,9 +282,10 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     problems.push(
       `METRICS_PORT: must not be PORT. Take another, such as METRICS_PORT=9464, or serve both on PORT with METRICS_TOKEN alone.`,
     );
+  problems.push(...findTestingProblems(values, mode, typeof values.WORKERS === 'number' ? values.WORKERS : 1));
   if (problems.length > 0) throw new ConfigError(problems);
   const executorsMb = values.SANDBOX_MEMORY_TOTAL_MB ?? defaultMemoryTotalMb(values.SANDBOX_MEMORY_MB);
-  const workers = values.WORKERS ?? (mode === 'production' ? 'auto' : 1);
+  const workers = values.TEST_ENDPOINTS ? 1 : (values.WORKERS ?? (mode === 'production' ? 'auto' : 1));
   return {
     mode,
     host: values.HOST,
@@ -310,6 +317,8 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     trustedProxies: values.TRUSTED_PROXIES,
     bootstrapApiKeyFile: values.BOOTSTRAP_API_KEY_FILE,
     devKey: values.STRONGROOM_DEV_KEY,
+    testEndpoints: values.TEST_ENDPOINTS,
+    testTemplateDir: values.TEST_TEMPLATE_DIR,
     sandbox: {
       wallKind: values.SANDBOX_JAIL,
       allowWeak: mode === 'development' || values.SANDBOX_ALLOW_WEAK === '1',

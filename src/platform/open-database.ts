@@ -7,13 +7,15 @@ import { memoryDigest, randomBase62 } from './crypto/digest.ts';
 import { randomBytesFromKernel } from './crypto/random.ts';
 import { connectionErrorText, withFullVerification, withoutName } from './db/connection-errors.ts';
 import { createDatabase, type Database } from './db/database.ts';
-import { findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
+import { digestMigrations, findPendingMigrations, migrate, type MigrationResult } from './db/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from './dev-postgres/dev-postgres.ts';
+import { copyTemplate } from './dev-postgres/template.ts';
 import { StartError } from './errors.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Log } from './log.ts';
 import type { Tracing } from './tracing/tracing.ts';
 import { MIGRATE, PROGRAM, START } from './program.ts';
+import { version } from './version.ts';
 
 export const migrationsDir = fileURLToPath(new URL('../../prisma/migrations', import.meta.url));
 
@@ -45,6 +47,9 @@ export const closeAll = async ({ closers }: Start): Promise<void> => {
 /** Whether the data directory has no database yet. */
 export const isWithoutDatabase = async (config: Config): Promise<boolean> =>
   config.databaseUrl === undefined && !(await hasCluster(config.dataDir));
+
+/** Hex digits of the digest of migrations in the name of a prepared database for tests. */
+const TEMPLATE_DIGEST_LENGTH = 16;
 
 /** PostgreSQL's code for a session that was ended by an administrator's command. */
 const ADMIN_SHUTDOWN = '57P01';
@@ -124,10 +129,21 @@ const findDatabase = async (
     };
   const isOwner = role === 'server' || role === 'supervisor';
   if (!isOwner && (await isWithoutDatabase(config))) throw noVault(config);
-  const { postgres, lock } = await takeDataDirectory({
+  const startOptions = {
     dataDir: config.dataDir,
     newPassword: () => randomBase62(32, randomBytesFromKernel),
-    log: (event, detail) => log.info({ ...detail }, event),
+    log: (event: string, detail?: Record<string, unknown>) => log.info({ ...detail }, event),
+    isDurable: !config.testEndpoints,
+  };
+  if (config.testTemplateDir !== undefined && isOwner)
+    await copyTemplate({
+      ...startOptions,
+      templatesDir: config.testTemplateDir,
+      name: `pg-${version}-${(await digestMigrations(migrationsDir)).slice(0, TEMPLATE_DIGEST_LENGTH)}`,
+      migrate: (address) => migrate(address, migrationsDir),
+    });
+  const { postgres, lock } = await takeDataDirectory({
+    ...startOptions,
     // A command runs beside a server and does not need the lock.
     ...(isOwner ? {} : { waitMs: 0 }),
     onLost: (error) => {

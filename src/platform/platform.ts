@@ -16,6 +16,7 @@ import type { Log } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 import type { Mailer } from './mail/mailer.ts';
 import type { Sandbox } from './sandbox/protocol/sandbox.ts';
+import type { TestClock } from './test-clock.ts';
 import type { Tracing } from './tracing/tracing.ts';
 
 export type Platform = {
@@ -24,6 +25,8 @@ export type Platform = {
   readonly environment: 'test' | 'live';
   readonly log: Log;
   readonly now: () => Date;
+  /** The clock that `now` reads, where tests may advance it. */
+  readonly testClock: TestClock | undefined;
   /** A clock that never goes back, in milliseconds. */
   readonly monotonicMs: () => number;
   readonly randomBytes: RandomBytes;

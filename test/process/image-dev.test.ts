@@ -1,6 +1,7 @@
 // The image for development, as far as it can be tried without Docker: a directory with what its stages copy serves in an empty
 // place, with the environment that it sets. `npm run drill:docker` builds and runs the real one.
-import { execFile } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
+import { once } from 'node:events';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -100,6 +101,43 @@ describe('a container of the image for development', () => {
     const formula = await post('/reactor-formulas', { name: 'Plus', type: 'private', code, ...parameters });
     const reactor = await post('/reactors', { name: 'Plus', formula: { id: formula.id }, configuration: {} });
     expect(await post(`/reactors/${reactor.id}/react`, { args: { n: 1 } })).toMatchObject({ raw: 2 });
+  });
+
+  test('with TEST_ENDPOINTS tests in any language have its clock and its processor', async () => {
+    await stop();
+    await start({ TEST_ENDPOINTS: 'on' });
+    await untilReady(server);
+    const headers = { 'svc-api-key': server.credentials().api_key, 'content-type': 'application/json' };
+    const send = async (
+      method: string,
+      path: string,
+      json?: unknown,
+      more: Record<string, string> = {},
+    ): Promise<any> => {
+      const body = json === undefined ? {} : { body: JSON.stringify(json) };
+      const response = await fetch(server.base_url + path, { method, headers: { ...headers, ...more }, ...body });
+      return { http: response.status, ...((await response.json()) as object) };
+    };
+    const { now } = await send('POST', '/test/clock', { advance: '30d' });
+    expect(Math.round((Date.parse(now) - Date.now()) / 86_400_000)).toBe(30);
+    expect(await send('POST', '/test/tenants', {})).toMatchObject({ http: 201 });
+    const { processor_url } = await send('GET', '/test/requests');
+    const charge = { card: '4000000000000002' };
+    expect(await send('POST', '/proxy', charge, { 'svc-proxy-url': `${processor_url}/charges` })).toMatchObject({
+      http: 402,
+      code: 'card_declined',
+    });
+    expect(await send('GET', '/test/requests')).toMatchObject({ data: [{ path: '/charges', body: charge }] });
+  });
+
+  test('it has the destination of the guides', async () => {
+    const echo = spawn(process.execPath, [join(app, 'test/support/echo.ts')], {
+      env: { DATA_DIR: dataDir, PORT: String(await freePort()) },
+    });
+    const [text] = await once(echo.stdout, 'data');
+    expect(String(text)).toContain('answers with what it receives');
+    echo.kill();
+    await once(echo, 'exit');
   });
 
   test('started again on its volume it prints the same key, and takes a key that scripts know', async () => {

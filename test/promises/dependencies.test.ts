@@ -19,6 +19,7 @@ const MODULES = [
   'reactors',
   'proxy',
   'people',
+  'testing',
   'console',
   'health',
   'docs',

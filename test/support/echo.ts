@@ -5,7 +5,7 @@ import { mkdirSync, renameSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:https';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
-import { selfSignedCertificateFor } from './certificates.ts';
+import { selfSignedCertificateFor } from '../../src/platform/crypto/issue-certificate.ts';
 
 const { DATA_DIR = 'data', PORT = '8443' } = process.env;
 

@@ -97,6 +97,10 @@ export const findPendingMigrations = (
     return { pending: pendingNames(released, history), total: released.length };
   });
 
+/** A digest of the migrations of this release, with their texts. @throws MigrationError. */
+export const digestMigrations = async (migrationsDir: string): Promise<string> =>
+  sha256Hex(JSON.stringify(await readReleased(migrationsDir)));
+
 /** The names of the migrations of this release, oldest first. @throws MigrationError. */
 export const listMigrations = async (migrationsDir: string): Promise<string[]> =>
   (await readReleased(migrationsDir)).map(({ name }) => name);

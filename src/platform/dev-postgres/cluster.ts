@@ -16,8 +16,7 @@ export const createCluster = async (
   binaries: Binaries,
   directory: Directory,
   launcher: Launcher,
-  password: string,
-  log: Log,
+  { password, log, isDurable }: { password: string; log: Log; isDurable: boolean },
 ): Promise<boolean> => {
   log('postgres_initializing', { directory: directory.pg });
   // The system picks an unused name: processes in different containers can have the same pid.
@@ -35,6 +34,7 @@ export const createCluster = async (
       `--pgdata=${draft}`,
       `--pwfile=${draftPassword}`,
       `--username=${superuser}`,
+      ...(isDurable ? [] : ['--no-sync']),
       ...`${settings} ${authentication}`.split(' '),
     ]);
     if (result.code !== 0) {

@@ -39,6 +39,8 @@ type StartOptions = {
   /** Generates the password of a new cluster, which is kept in a file in the cluster. */
   newPassword: () => string;
   log: Log;
+  /** False: nothing waits for the disk, and a crash of the machine loses the database. For tests. Default: true. */
+  isDurable?: boolean | undefined;
 };
 
 /**
@@ -102,7 +104,7 @@ export const hasCluster = (dataDir: string): Promise<boolean> => exists(director
 
 const findOrStart = async (
   directory: Directory,
-  { newPassword, log }: StartOptions,
+  { newPassword, log, isDurable = true }: StartOptions,
 ): Promise<{ server: ReadyServer; firstStart: boolean; startedByUs: boolean }> => {
   const running = await findServer(directory);
   if (running.state === 'ready') return { server: running, firstStart: false, startedByUs: false };
@@ -111,8 +113,9 @@ const findOrStart = async (
   await removeAbandoned(directory);
   const launcher = await findLauncher(binaries, directory);
   const firstStart =
-    !(await exists(directory.pg)) && (await createCluster(binaries, directory, launcher, newPassword(), log));
-  return { ...(await startServer(binaries, directory, launcher, log)), firstStart };
+    !(await exists(directory.pg)) &&
+    (await createCluster(binaries, directory, launcher, { password: newPassword(), log, isDurable }));
+  return { ...(await startServer(binaries, directory, launcher, { log, isDurable })), firstStart };
 };
 
 /** Retries until the server answers. Another process may start it first at any moment. */
@@ -120,7 +123,7 @@ const startServer = async (
   binaries: Binaries,
   directory: Directory,
   launcher: Launcher,
-  log: Log,
+  { log, isDurable }: { log: Log; isDurable: boolean },
 ): Promise<{ server: ReadyServer; startedByUs: boolean }> => {
   await checkVersion(directory);
   const beganAt = Date.now();
@@ -142,7 +145,7 @@ const startServer = async (
     }
     const owner = await stat(directory.pg);
     if (launcher.owner && owner.uid !== launcher.owner.uid) await changeOwner([directory.pg], launcher.owner);
-    const child = await spawnServer(binaries, directory, launcher);
+    const child = await spawnServer(binaries, directory, launcher, isDurable);
     const ended = child.finished.then(() => 'ended');
     while ((await Promise.race([ended, sleep(20, 'running')])) === 'running') {
       const now = await findServer(directory);

@@ -87,7 +87,7 @@ export const waitUntilSettled = async (
 };
 
 /** Starts a process and returns at once. `finished` resolves when it has ended or could not be started. */
-export const spawnServer = async (binaries: Binaries, directory: Directory, launcher: Launcher) => {
+export const spawnServer = async (binaries: Binaries, directory: Directory, launcher: Launcher, isDurable: boolean) => {
   await rotateLog(directory);
   const logFile = await open(directory.logFile, 'a', 0o600);
   try {
@@ -96,8 +96,9 @@ export const spawnServer = async (binaries: Binaries, directory: Directory, laun
       listen_addresses: '127.0.0.1',
       unix_socket_directories: '',
       max_connections: 100,
-      fsync: 'on',
-      full_page_writes: 'on',
+      ...(isDurable
+        ? { fsync: 'on', full_page_writes: 'on' }
+        : { fsync: 'off', full_page_writes: 'off', synchronous_commit: 'off' }),
       // The first change of a page after a checkpoint writes the whole page. This PostgreSQL is built without lz4.
       wal_compression: 'pglz',
       max_wal_size: '2GB',

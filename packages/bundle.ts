@@ -1,4 +1,5 @@
-// Bundles this version of the fields library: the npm package, and the scripts that the server serves. Runs when the project is built.
+// Bundles the npm packages: this version of the fields library, with the scripts that the server serves, and the package for tests.
+// Runs when the project is built.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
@@ -26,7 +27,23 @@ const common: BuildOptions = {
 rmSync(served, { recursive: true, force: true });
 mkdirSync(served, { recursive: true });
 const to = (name: string): string => join(served, version, name);
+/** For Node 20 and later, as the server's own entry points. Jest loads CommonJS. */
+const testing: BuildOptions = {
+  absWorkingDir: join(packages, 'testing'),
+  bundle: true,
+  platform: 'node',
+  target: 'node20',
+};
 await Promise.all([
+  build({ ...testing, entryPoints: ['src/testing.ts', 'src/guard.ts'], format: 'esm', outdir: 'dist' }),
+  build({
+    ...testing,
+    entryPoints: ['src/testing.ts'],
+    format: 'cjs',
+    outfile: 'dist/testing.cjs',
+    define: { 'import.meta.url': 'fileUrl' },
+    banner: { js: "const fileUrl = require('node:url').pathToFileURL(__filename).href;" },
+  }),
   build({ ...common, entryPoints: ['src/fields.ts'], format: 'esm', outfile: 'dist/fields.js' }),
   build({
     ...common,

@@ -25,7 +25,12 @@ const inputs = [
   'tsconfig.build.json',
 ];
 /** What a build writes. */
-const outputs = new Set(['src/generated', 'packages/fields/dist', 'packages/fields-react/dist']);
+const outputs = new Set([
+  'src/generated',
+  'packages/fields/dist',
+  'packages/fields-react/dist',
+  'packages/testing/dist',
+]);
 
 const readState = (): string => {
   const hash = createHash('sha256');

@@ -102,7 +102,7 @@ test('the bill of materials names what is installed and what is bundled, with li
   ]);
 });
 
-test('npm pack takes the built files of the packages for pages', async () => {
+test('npm pack takes the built files of the packages for pages and tests', async () => {
   const { stdout } = await promisify(execFile)('npm', ['pack', '--dry-run', '--json', '--workspaces'], { cwd: root });
   const packs = Object.values(JSON.parse(stdout)) as { name: string; files: { path: string }[] }[];
   const built = packs.map(({ name, files }) => [
@@ -112,6 +112,7 @@ test('npm pack takes the built files of the packages for pages', async () => {
   expect(built.toSorted()).toEqual([
     ['@strongroom/fields', ['dist/fields.js']],
     ['@strongroom/fields-react', ['dist/fields-react.js']],
+    ['@strongroom/testing', ['dist/guard.js', 'dist/testing.js']],
   ]);
 });
 

@@ -10,6 +10,7 @@ import { runFunctions } from './platform/audit/run-rows.ts';
 import { tokenFunctions } from './modules/tokens/rows/shard-functions.ts';
 import type { AccessContext } from './modules/access/context.ts';
 import { createKeyUses } from './modules/access/key-uses.ts';
+import { createUsageCounts } from './modules/access/usage.ts';
 import type { Platform } from './platform/platform.ts';
 import { createRequestRates } from './modules/access/request-rates.ts';
 import { createRefusalLog } from './modules/access/refusals.ts';
@@ -38,6 +39,7 @@ const createAccess = (platform: Platform): AccessContext => {
   return {
     ...platform,
     keyUses,
+    usage: createUsageCounts(platform),
     callers: createCallerFinder({ ...platform, keyUses }),
     refusals,
     requestRates: createRequestRates(platform),

@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { buildApp } from './app.ts';
 import { startWritingKeyUses } from './modules/access/key-uses.ts';
+import { startWritingUsage } from './modules/access/usage.ts';
 import { preparePasskeys } from './modules/people/passkeys.ts';
 import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
@@ -85,6 +86,7 @@ export const serve = async (
   const stopResealing = startResealing(ctx);
   const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
   const stopWritingKeyUses = startWritingKeyUses(ctx);
+  const stopWritingUsage = startWritingUsage(ctx);
   const stopStreaming = startStreaming(ctx);
   const stopBuildingTrees = startBuildingTrees(ctx);
   const stopExportingCheckpoints = startExportingCheckpoints(ctx);
@@ -104,6 +106,7 @@ export const serve = async (
         stopResealing(),
         stopMailing(),
         stopWritingKeyUses(),
+        stopWritingUsage(),
         stopStreaming(),
         stopBuildingTrees(),
         stopExportingCheckpoints(),

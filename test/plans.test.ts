@@ -4,7 +4,8 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
 import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
-import { DELETE_RUNS } from '../src/platform/db/sweep.ts';
+import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
+import { ADD_USAGE, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import type { TokenCondition } from '../src/modules/access/token-condition.ts';
@@ -89,6 +90,10 @@ INSERT INTO runs (tenant_id, id, kind, resource_id, actor_id, outcome, destinati
     CASE WHEN n % 1000 = 2 THEN 503 WHEN n % 1000 = 3 THEN 404 WHEN n % 1000 = 4 THEN 201 ELSE 200 END, id
   FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM audit_log) AS l;
 INSERT INTO begun_runs (tenant_id, id, run, mac) SELECT tenant_id, id, '{}', id FROM runs;
+INSERT INTO usage_hours SELECT tenant_id, date_trunc('hour', now()) - n * interval '1 hour', 'used', '${ACTOR}',
+    1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
+  FROM (SELECT '${TENANT}'::uuid AS tenant_id UNION ALL SELECT gen_random_uuid() FROM generate_series(1, 9)) AS t,
+    generate_series(1, ${ROWS / 10}) AS n;
 ANALYZE`;
 
 let database: TestDatabase;
@@ -212,6 +217,7 @@ const texts = {
   INSERT_RUNS,
   TAKE_REQUEST,
   WRITE_KEY_USES,
+  ADD_USAGE,
 };
 
 /** Parameters for each statement. */
@@ -232,6 +238,19 @@ const statements: Record<keyof typeof texts, (() => unknown[]) | undefined> = {
     [now, now],
   ],
   TAKE_REQUEST: () => [TENANT, ACTOR, 5000, 10, 100],
+  ADD_USAGE: () => [
+    TENANT,
+    JSON.stringify([
+      {
+        hour: '2031-01-01T00:00:00Z',
+        kind: 'used',
+        application_id: ACTOR,
+        requests: 1,
+        tokens: 1,
+        ...Object.fromEntries([...LATENCY_BOUNDS_MS, 'more'].map((bound) => [`ms_${bound}`, 0])),
+      },
+    ]),
+  ],
   INSERT_LOGS: () => [TENANT, JSON.stringify([logRow({ entity_type: 'card', entity_ids: [ids[0]] })])],
   INSERT_LOGS_AND_RUNS: () => [
     TENANT,
@@ -461,6 +480,15 @@ describe('runs', () => {
     expect(await findBegunRuns(explaining, LAST_ID, WANTED)).toHaveLength(WANTED);
     expect(await explaining(undefined, DELETE_RUNS, [LAST_ID, WANTED])).toEqual([]);
   });
+});
+
+test('the usage of 30 days is read by an index, and what is too old is found', async () => {
+  const day = 24 * 3_600_000;
+  const range = { from: new Date(now.getTime() - 30 * day), to: now };
+  const db = { query: explaining, tenant_id: TENANT };
+  expect((await findUsage(db, { ...range, by: 'hour', application_id: undefined })).length).toBeGreaterThan(700);
+  expect((await findUsage(db, { ...range, by: 'day', application_id: ACTOR })).length).toBeGreaterThan(29);
+  expect(await explaining(undefined, DELETE_USAGE, [new Date(0), WANTED])).toEqual([]);
 });
 
 describe('entries of an entity with very many', () => {

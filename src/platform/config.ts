@@ -104,6 +104,7 @@ export type Config = {
   cvcTtlMs: number;
   erasuresKeptMs: number;
   runsKeptMs: number;
+  usageKeptMs: number;
   /** Of the headers of the API beside SVC, in capital letters. */
   headerPrefixes: string[];
   bodyBytesMax: number;
@@ -304,6 +305,7 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
     cvcTtlMs: values.CVC_TTL,
     erasuresKeptMs: values.ERASURES_KEPT_DAYS * DAY_MS,
     runsKeptMs: values.RUN_RETENTION_DAYS * DAY_MS,
+    usageKeptMs: values.USAGE_RETENTION_DAYS * DAY_MS,
     headerPrefixes: values.API_HEADER_PREFIXES,
     bodyBytesMax: values.BODY_BYTES_MAX,
     proxyBodyBytesMax: values.PROXY_BODY_MAX,

@@ -1001,6 +1001,38 @@ END
 $$;
 
 -- -------------------------------------------------------------------------------------------------------------------------------
+-- Usage by the hour
+-- -------------------------------------------------------------------------------------------------------------------------------
+
+-- What requests did in an hour. Processes add to it once a minute, so a row has no MAC: it is a figure, and gives no right.
+CREATE TABLE usage_hours (
+  tenant_id UUID NOT NULL,
+  hour TIMESTAMPTZ(3) NOT NULL,
+  -- stored, used, revealed, masked, refused or failed.
+  kind TEXT NOT NULL,
+  -- The application that asked; of zeros for none.
+  application_id UUID NOT NULL,
+  requests BIGINT NOT NULL,
+  -- Each once in a request.
+  tokens BIGINT NOT NULL,
+  -- Requests that took at most so many ms, and more than the column before.
+  ms_5 BIGINT NOT NULL,
+  ms_10 BIGINT NOT NULL,
+  ms_25 BIGINT NOT NULL,
+  ms_50 BIGINT NOT NULL,
+  ms_100 BIGINT NOT NULL,
+  ms_250 BIGINT NOT NULL,
+  ms_500 BIGINT NOT NULL,
+  ms_1000 BIGINT NOT NULL,
+  ms_2500 BIGINT NOT NULL,
+  ms_5000 BIGINT NOT NULL,
+  ms_10000 BIGINT NOT NULL,
+  ms_more BIGINT NOT NULL,
+  PRIMARY KEY (tenant_id, hour, kind, application_id)
+);
+CREATE INDEX usage_hours_hour_idx ON usage_hours (hour);
+
+-- -------------------------------------------------------------------------------------------------------------------------------
 -- Runs of code and proxied requests
 -- -------------------------------------------------------------------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 // Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
 import { openAccount } from '../../platform/accounts.ts';
-import type { LoggedToken, RequestOrigin } from '../../platform/audit/record.ts';
+import type { LoggedToken, RequestOrigin, Usage } from '../../platform/audit/record.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
@@ -23,6 +23,8 @@ import { PROGRAM } from '../../platform/program.ts';
 declare module 'fastify' {
   interface FastifyRequest {
     work: Work | undefined;
+    /** Counts what it does. */
+    usage: Usage | undefined;
   }
   interface FastifyContextConfig {
     /** The permission that the caller needs, `authenticated` for any caller, null for a public route. Required for every route. */
@@ -35,6 +37,9 @@ declare module 'fastify' {
     forwards?: true;
   }
 }
+
+/** A response from here on is a failure of the vault, of code or of a destination. */
+const FAILED_STATUS = 500;
 
 /** Longer headers are refused without a look-up: a key has 65 characters. */
 const KEY_LENGTH_MAX = 200;
@@ -170,6 +175,21 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   };
 
   app.decorateRequest('work', undefined);
+  app.decorateRequest('usage', undefined);
+
+  app.addHook('onResponse', (request, reply, done) => {
+    const { usage } = request;
+    if (reply.statusCode >= FAILED_STATUS) usage?.count('failed', []);
+    usage?.finish(reply.elapsedTime);
+    done();
+  });
+
+  /** Whoever the caller is, a request is counted once. */
+  const detailsOf = (request: FastifyRequest, reply: FastifyReply, caller: Caller) => {
+    const origin = originFor(request, caller);
+    request.usage ??= ctx.usage.begin(caller.tenant_id, origin.application_id);
+    return { origin, usage: request.usage, warn: warnIn(reply) };
+  };
 
   const admit = (
     request: FastifyRequest,
@@ -179,8 +199,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   ): void => {
     // Set before the request is refused: the log names the caller.
     const acting = { refuseStale: refusalOfStale(request), gather: actorOf(request)?.gather };
-    const details = { origin: originFor(request, caller), warn: warnIn(reply), ...acting };
-    const work = (request.work ??= new Work(ctx, caller, details));
+    const work = (request.work ??= new Work(ctx, caller, { ...detailsOf(request, reply, caller), ...acting }));
     checkAddress(request, caller);
     checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
@@ -198,7 +217,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     letPageRead(ctx, request, reply, caller);
     // Everybody can read the key: who has it takes nothing of what the tenant's own servers need.
     if (caller.publicAccess) request.account = openAccount(caller.tenant_id, request.ip);
-    request.work = new Work(ctx, caller, { origin: originFor(request, caller), reportLimit, warn: warnIn(reply) });
+    request.work = new Work(ctx, caller, { ...detailsOf(request, reply, caller), reportLimit });
     // A key that serves no more takes nothing of the rate that it shares with living ones.
     checkPublicAccess(ctx, request, caller);
     if (rate_limit) await ctx.requestRates.take(caller, rate_limit, reportLimit);

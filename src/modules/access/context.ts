@@ -4,6 +4,7 @@ import type { KeyUses } from './key-uses.ts';
 import type { Platform } from '../../platform/platform.ts';
 import type { RequestRates } from './request-rates.ts';
 import type { RefusalLog } from './refusals.ts';
+import type { UsageCounts } from './usage.ts';
 
 /** What a decision of the access rules needs of a stored token. */
 export type TokenPlace = { id: string; container: string; masked: boolean };
@@ -19,6 +20,7 @@ export type ReplayChecks = {
 export type AccessContext = Platform & {
   readonly callers: CallerFinder;
   readonly keyUses: KeyUses;
+  readonly usage: UsageCounts;
   readonly refusals: RefusalLog;
   readonly requestRates: RequestRates;
   /** The tokens module sets it. */

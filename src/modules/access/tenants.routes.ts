@@ -11,6 +11,7 @@ import {
   tenantExamples,
   tenantRecord,
   usageExamples,
+  usageQuery,
   usageReport,
 } from './tenants.schema.ts';
 
@@ -77,13 +78,15 @@ export const tenantsRoutes = (app: App, ctx: AccessContext): void => {
       schema: {
         operationId: 'getUsageReport',
         summary: 'Read the usage report',
-        description: 'Counts the tokens of the tenant by type.\n\nPermission: `report:read`.',
+        description:
+          'Counts the tokens of the tenant by type. With `from`, also what requests did by hour or by day: they stored, used, revealed or masked tokens, were refused, or failed. Processes add their figures once a minute, so the last minute is not in them, and a process that dies loses at most a minute of its own. Hours in which nothing was done are left out. Kept for `USAGE_RETENTION_DAYS`.\n\nPermission: `report:read`.',
         tags,
+        querystring: usageQuery,
         answer: 'The report.',
         examples: usageExamples,
         response: { 200: usageReport, ...failures(...commonFailures) },
       },
     },
-    async (request) => reportUsage(ctx, workOf(request)),
+    async (request) => reportUsage(ctx, workOf(request), request.query),
   );
 };

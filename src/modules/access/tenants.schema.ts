@@ -1,6 +1,9 @@
 // Schemas of /tenants/self.
 import { z } from 'zod';
 import { isPlainName, nameSchema } from './names.ts';
+import { USAGE_DAYS_MAX, usageSteps } from './usage-report.ts';
+import { usageKinds } from '../../platform/audit/record.ts';
+import { boundary, oneOf, oneUuid } from '../../platform/http/list-parameters.ts';
 import {
   date,
   type Examples,
@@ -95,6 +98,42 @@ export const tenantRecord = z
   })
   .meta({ id: 'Tenant', description: 'A tenant. Every other record belongs to one.' });
 
+export const usageQuery = z.object({
+  from: boundary(
+    'The beginning of what is counted, rounded down to a whole hour or day in UTC. Needed for `usage_report`.',
+  ),
+  to: boundary(
+    `The end of it, rounded up. Left out: now. At most ${USAGE_DAYS_MAX.hour} days after \`from\` by hour, ${USAGE_DAYS_MAX.day} by day.`,
+  ),
+  by: oneOf(usageSteps, 'The length of a step. Left out: `hour`.', 'day'),
+  application_id: oneUuid('Only requests that this application asked for.', APPLICATION_ID),
+});
+
+const milliseconds = (share: string) =>
+  z
+    .number()
+    .optional()
+    .meta({
+      description: `The time in milliseconds that ${share} of the requests took at most, from 12 buckets. 10000: that or more.`,
+      example: 41.5,
+    });
+
+const usageMetric = z
+  .object({
+    start: date('The beginning of the step.'),
+    kind: z.string().meta({
+      description:
+        'What the requests did. `stored`, `used`, `revealed`, `masked`: with tokens. `refused`: a permission was missing, or a run was refused. `failed`: a run ended in another way than `success` and `refused`, or the response had a status from 500 on. A request counts once for each kind.',
+      'x-extensible-enum': [...usageKinds],
+      example: 'used',
+    }),
+    requests: z.int().meta({ description: 'The number of requests.', example: 120 }),
+    tokens: z.int().meta({ description: 'The number of tokens, each once in a request.', example: 180 }),
+    p50_ms: milliseconds('half'),
+    p95_ms: milliseconds('95 %'),
+  })
+  .meta({ id: 'UsageMetric', description: 'What requests of one kind did in an hour or a day.' });
+
 export const usageReport = z
   .object({
     token_report: z
@@ -112,6 +151,15 @@ export const usageReport = z
           .meta({ description: 'Figures by token type, without types that have no tokens.' }),
       })
       .meta({ id: 'TokenReport', description: 'Figures about tokens.' }),
+    usage_report: z
+      .object({
+        by: z.enum(usageSteps).meta({ description: 'The length of a step.', example: 'hour' }),
+        from: date('The beginning of the first step, in UTC.'),
+        to: date('The end of the last step.'),
+        metrics: z.array(usageMetric).meta({ description: 'By step and kind, oldest first.' }),
+      })
+      .optional()
+      .meta({ id: 'HoursReport', description: 'What requests did by hour or by day. Left out without `from`.' }),
   })
   .meta({ id: 'UsageReport', description: 'Figures about what the tenant stores.' });
 
@@ -134,13 +182,21 @@ export const tenantChangeExamples: { request: Examples; response: Examples } = {
 export const usageExamples: { response: Examples } = {
   response: {
     some: {
-      summary: 'Tokens of two types',
+      summary: 'Tokens of two types, and what an hour did',
       value: {
         token_report: {
           metrics_by_type: {
             card: { count: 42, last_created_at: CREATED_AT },
             token: { count: 7, last_created_at: CREATED_AT },
           },
+        },
+        usage_report: {
+          by: 'hour',
+          from: '2026-11-20T18:00:00.000Z',
+          to: '2026-11-20T19:00:00.000Z',
+          metrics: [
+            { start: '2026-11-20T18:00:00.000Z', kind: 'used', requests: 120, tokens: 180, p50_ms: 41.5, p95_ms: 220 },
+          ],
         },
       },
     },

@@ -6,6 +6,7 @@ import { signDeletion } from './erasure-certificates.ts';
 import { insertDeletion } from './rows/erasure-certificates.ts';
 import { deleteTenantRow, findTenant, lockTenant, type StoredTenant, updateTenant } from './rows/tenants.ts';
 import { countTokensByType } from './rows/usage.ts';
+import { type HoursReport, reportHours, type UsageQuery } from './usage-report.ts';
 import type { Work } from './work.ts';
 
 /** A tenant on the wire. Undefined properties are left out. */
@@ -24,6 +25,8 @@ export type TenantInput = { name: string; settings: Record<string, string> };
 
 export type UsageReport = {
   token_report: { metrics_by_type: Record<string, { count: number; last_created_at: string | undefined }> };
+  /** Undefined where the request asks for no hours. */
+  usage_report: HoursReport | undefined;
 };
 
 const recordOf = (row: StoredTenant): TenantRecord => ({
@@ -90,11 +93,12 @@ export const deleteTenant = (ctx: AccessContext, work: Work): Promise<void> =>
     tx.changed({ subject: 'tenant', id: work.tenant_id });
   });
 
-/** How many tokens of each type the tenant has, and when the last one was created. */
-export const reportUsage = async (ctx: AccessContext, work: Work): Promise<UsageReport> => {
+/** How many tokens of each type the tenant has, and when the last one was created; and what requests did. @throws as reportHours. */
+export const reportUsage = async (ctx: AccessContext, work: Work, query: UsageQuery): Promise<UsageReport> => {
+  const usage_report = await reportHours(work, query, ctx.now());
   const counts = await countTokensByType(work.db);
   const metrics = counts
     .filter(({ count }) => count > 0)
     .map(({ type, count, last_created_at }) => [type, { count, last_created_at: last_created_at?.toISOString() }]);
-  return { token_report: { metrics_by_type: Object.fromEntries(metrics) } };
+  return { token_report: { metrics_by_type: Object.fromEntries(metrics) }, usage_report };
 };

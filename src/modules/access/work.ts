@@ -1,5 +1,5 @@
 // A unit of work: the caller and origin of one request, and the way to the rows of its tenant.
-import type { LoggedToken, RequestOrigin } from '../../platform/audit/record.ts';
+import type { LoggedToken, RequestOrigin, Usage } from '../../platform/audit/record.ts';
 import type { NewLog } from '../../platform/audit/rows.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import {
@@ -34,6 +34,8 @@ type Details = {
   reportLimit?: ((state: QuotaState) => void) | undefined;
   /** Told what may be a mistake of the request, for a header of the answer. */
   warn?: ((sentence: string) => void) | undefined;
+  /** Counts what the request does. */
+  usage?: Usage | undefined;
   /** Takes tokens whose values were not shown, to be logged together with others of a page. Undefined where each read is logged. */
   gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
   /** Throws: the caller must prove again who they are before something sensitive. Undefined where they need not. */
@@ -48,13 +50,14 @@ export class Work {
   readonly #keeping: Keeping | undefined;
   readonly #reportLimit: Details['reportLimit'];
   readonly #warn: Details['warn'];
+  readonly usage: Details['usage'];
   readonly gather: Details['gather'];
   readonly #refuseStale: Details['refuseStale'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
   constructor(services: Services, caller: Caller, details: Details = {}) {
-    const { origin, record, keeping, reportLimit, warn, gather, refuseStale } = details;
+    const { origin, record, keeping, reportLimit, warn, usage, gather, refuseStale } = details;
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
@@ -62,6 +65,7 @@ export class Work {
     this.#keeping = keeping;
     this.#reportLimit = reportLimit;
     this.#warn = warn;
+    this.usage = usage;
     this.gather = gather;
     this.#refuseStale = refuseStale;
   }
@@ -143,6 +147,7 @@ export class Work {
       keeping: this.#keeping,
       reportLimit: this.#reportLimit,
       warn: this.#warn,
+      usage: this.usage,
       gather: this.gather,
       refuseStale: this.#refuseStale,
     };
@@ -151,7 +156,7 @@ export class Work {
 
   /** The work of another caller for the same request; its operations keep no answer of their own. */
   as(caller: Caller, origin = this.origin): Work {
-    return new Work(this.#services, caller, { origin, record: this.record, warn: this.#warn });
+    return new Work(this.#services, caller, { origin, record: this.record, usage: this.usage, warn: this.#warn });
   }
 
   /** As `as`, for code with the rights of an application. */
@@ -161,7 +166,7 @@ export class Work {
 
   /** As `as`, where the operations of the other caller keep the answer of this request. */
   actingFor({ caller, origin }: Work): Work {
-    return new Work(this.#services, caller, { origin, record: this.record, keeping: this.#keeping });
+    return new Work(this.#services, caller, { origin, record: this.record, usage: this.usage, keeping: this.#keeping });
   }
 
   /** Operations keep what `answerOf` makes of their result, where the request's answer is kept. */

@@ -3,7 +3,15 @@ import { z } from 'zod';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
 import { entityTypes } from '../../platform/audit/entities.ts';
 import { actorTypes, disclosures, operations, outcomes } from '../../platform/audit/record.ts';
-import { cursorQuery, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
+import {
+  boundary,
+  cursorQuery,
+  oneOf,
+  onlyPage,
+  oneText,
+  oneUuid,
+  pageSchema,
+} from '../../platform/http/list-parameters.ts';
 import {
   date,
   otelTraceId,
@@ -18,38 +26,7 @@ import {
   TRACE_ID,
 } from '../../platform/http/schemas.ts';
 import { TRACE_ID_LENGTH_MAX } from '../../platform/http/trace.ts';
-import { parseDate } from '../../platform/json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
-
-/** An end of an interval. Fractions of a millisecond are rounded up at both ends, so that no entry can be between two intervals. */
-export const boundary = (description: string) =>
-  z
-    .string('must be given once')
-    .transform((text, ctx) => {
-      // A plus sign that was not encoded arrives as a space.
-      const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
-      if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
-      return date ?? z.NEVER;
-    })
-    .optional()
-    .meta({
-      description: `${description} An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.`,
-      type: 'string',
-      example: CREATED_AT,
-    });
-
-export const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
-  z
-    .enum(values, `must be given once, as one of ${values.join(', ')}`)
-    .optional()
-    .meta({ description, example });
-
-export const oneUuid = (description: string, example: string) =>
-  z
-    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
-    .toLowerCase()
-    .optional()
-    .meta({ description, example });
 
 export const actorType = z
   .string()
@@ -62,15 +39,6 @@ export const actorType = z
 
 /** The longest host name, with a port. */
 const HOST_LENGTH_MAX = 260;
-
-const oneText = (most: number, description: string, example: string) =>
-  z
-    .string('must be given once')
-    .min(1, `must have 1 to ${most} characters`)
-    .max(most, `must have 1 to ${most} characters`)
-    .refine(isStorableText, NOT_STORABLE)
-    .optional()
-    .meta({ description, example });
 
 export const logQuery = z.object({
   ...cursorQuery('WyIwMTkzYTVmMC0wMDAwLTcwMDAtODAwMC0wMDAwMDAwMDAwMDAiLCIwIl0'),

@@ -5,7 +5,7 @@ import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
 import { holdsApiKey } from '../access/api-keys.ts';
 import { mayAnywhere } from '../access/rules.ts';
-import { type Actor, logRow } from '../../platform/audit/record.ts';
+import { type Actor, logRow, type Usage } from '../../platform/audit/record.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { isDecodable } from '../../platform/egress/body.ts';
@@ -76,11 +76,12 @@ export const forward = async (ctx: ProxyContext, given: ProxyRequest, nesting = 
   const target = parseTarget(request.url, headerPrefixes);
   refuseLoop(ctx, request.headers);
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
-  const { tenant_id, work } = await findActor(ctx, request, proxy);
+  const { tenant_id, work, usage } = await findActor(ctx, request, proxy);
   const actor: Acting = work ?? {
     actor_id: null,
     actor_type: null,
     origin: proxy ? { ...request.origin, proxy_id: proxy.id } : request.origin,
+    usage,
   };
   const about = { tenant_id, kind: 'proxy' as const, resource_id: proxy?.id, version: proxy && String(proxy.version) };
   const run = new Run(ctx, actor, about);
@@ -305,17 +306,18 @@ const findProxy = async (
 /** The caller. Without an API key, the application of an open proxy, or no work if it has none. */
 const findActor = async (
   ctx: ProxyContext,
-  { work, origin }: ProxyRequest,
+  { work, origin, beginUsage }: ProxyRequest,
   proxy: ProxyForUse | undefined,
-): Promise<{ tenant_id: string; work: Work | undefined }> => {
+): Promise<{ tenant_id: string; work: Work | undefined; usage?: Usage | undefined }> => {
   const through = proxy ? { ...origin, proxy_id: proxy.id } : origin;
   if (work) return { tenant_id: work.tenant_id, work: work.with({ origin: through }) };
   if (!proxy || proxy.require_auth) throw unauthorized();
   const { tenant_id, application_id } = proxy;
-  if (application_id === undefined) return { tenant_id, work: undefined };
+  const usage = beginUsage?.(tenant_id);
+  if (application_id === undefined) return { tenant_id, work: undefined, usage };
   const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
   const acting = { ...through, code_application_id: application_id };
-  return { tenant_id, work: application && new Work(ctx, application, { origin: acting }) };
+  return { tenant_id, work: application && new Work(ctx, application, { origin: acting, usage }), usage };
 };
 
 /** Finds and checks the destination. @returns also the header that names it, for errors. */
@@ -384,7 +386,7 @@ const rightsOf = (
     if (application_id === undefined) return undefined;
     const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
     const origin = { ...actor.origin, code_application_id: application_id };
-    return application && new Work(ctx, application, { origin, record: actor.record });
+    return application && new Work(ctx, application, { origin, record: actor.record, usage: actor.usage });
   },
   account: nested.account,
   allowLists: nested.allowLists,

@@ -150,7 +150,8 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
     // The destination must not get the session of a user of this server.
     const headers = withoutSessionCookie(ctx, headersOf(request));
     const origin = work?.origin ?? originOf(request);
-    const asked = { work, origin, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
+    const beginUsage = (tenant_id: string) => (request.usage ??= ctx.usage.begin(tenant_id, undefined));
+    const asked = { work, origin, beginUsage, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
     const answer = await forward(ctx, { ...asked, signal: disconnectOf(reply) }).catch(async (error: unknown) => {
       const isAnonymous = work === undefined && error instanceof AppError;
       if (isAnonymous && (error.code === 'unauthorized' || error.code === 'not_found')) await countFailure(request.ip);

@@ -2,7 +2,7 @@
 import type { Account } from '../../platform/accounts.ts';
 import type { Work } from '../access/work.ts';
 import type { CodedTexts } from '../tokens/expressions/coded-texts.ts';
-import type { RequestOrigin } from '../../platform/audit/record.ts';
+import type { RequestOrigin, Usage } from '../../platform/audit/record.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import type { Run } from '../runs/run.ts';
@@ -13,6 +13,8 @@ export type ProxyRequest = IncomingBody & {
   /** Undefined without an API key. */
   work: Work | undefined;
   origin: RequestOrigin | undefined;
+  /** Counts a request without an API key for the tenant of its proxy. */
+  beginUsage?: (tenant_id: string) => Usage;
   method: string;
   /** The request target, with /proxy. */
   url: string;

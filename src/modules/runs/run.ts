@@ -176,6 +176,7 @@ export class Run {
     this.#ending = ending;
     this.#error ??= error;
     const ended = this.#record(ending, status);
+    this.#countUsage(ended);
     // What was refused before it began is bounded, as the rows of refusals in the log are.
     if (this.#rows.length === 0 && ended.outcome === 'refused' && !mayWriteRefused(this.#ctx, this.#about.tenant_id))
       return;
@@ -188,6 +189,14 @@ export class Run {
     this.#ctx.db.later(() =>
       write().catch((cause: unknown) => this.#ctx.log.warn({ error: cause }, 'the end of a run could not be written')),
     );
+  }
+
+  #countUsage({ outcome, token_ids, duration_ms }: NewRun): void {
+    const { usage } = this.#actor;
+    if (outcome === 'success') return;
+    usage?.count(isFailure(outcome) ? 'failed' : 'refused', token_ids ?? []);
+    // There is no response whose end would be heard.
+    if (outcome === 'cancelled') usage?.finish(duration_ms ?? 0);
   }
 
   #record(ending: Ending, status: number | null, rows = this.#rows): NewRun {

@@ -1,8 +1,8 @@
 // Schemas of /runs.
 import { z } from 'zod';
-import { actorType, boundary, oneOf, oneUuid } from '../logs/logs.schema.ts';
+import { actorType } from '../logs/logs.schema.ts';
 import { runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
-import { cursorQuery, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
+import { boundary, cursorQuery, oneOf, onlyPage, oneUuid, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
   APPLICATION_ID,
   CARD_TOKEN_ID,

@@ -48,7 +48,9 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
 
   const workOf = (request: FastifyRequest, session: PageSession): Work => {
     const caller = ctx.callers.callerOfSession(session, { page_digest: digestOf(request) });
-    return new Work(ctx, caller, { origin: originFor(request, caller) });
+    const origin = originFor(request, caller);
+    request.usage ??= ctx.usage.begin(caller.tenant_id, origin.application_id);
+    return new Work(ctx, caller, { origin, usage: request.usage });
   };
 
   const show = async (

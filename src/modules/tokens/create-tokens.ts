@@ -220,6 +220,7 @@ const insertLarge = async <T>(
     work,
     groups.logs.map(({ entity_type, entity_ids }) => [entity_type, entity_ids]),
   );
+  for (const { entity_ids } of groups.logs) work.usage?.count('stored', entity_ids);
   return options.answer(records);
 };
 
@@ -240,6 +241,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
       const records = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
       await ctx.tokenRows.insertTokens(work, rows, createdBy(work, options));
       noteCreated(work, idsByType(rows));
+      countStored(work, rows);
       return options.answer(records);
     }
     // The statement selects containers by pattern only. Rules that need more than that are evaluated by `choose`.
@@ -249,11 +251,13 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
   }
 
   const unique = { fingerprints: [...wanted.values()], containers: shown.patterns };
-  return work.transaction(async (tx) => {
+  let stored: readonly NewToken[] = [];
+  const made = await work.transaction(async (tx) => {
     if (session) await countInSession(ctx, tx, session, rows);
     const equal = await lockFingerprints(tx, unique, ctx.now());
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
+    stored = fresh;
     const macOf = (log: NewLog): LogMac => ctx.db.logMacs.macOf(work.tenant_id, log);
     const groups = groupsOf(fresh, createdBy(work, options), macOf);
     await insertGroups(tx, await ctx.accounts.runInTurns(work.tenant_id, groups));
@@ -261,6 +265,8 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);
     return options.answer(records);
   });
+  countStored(work, stored);
+  return made;
 };
 
 /** @throws forbidden for more tokens than the session may create. */
@@ -304,7 +310,9 @@ const insertUnique = async <T>(
     return { ...row, seen, log_id };
   });
   const existing = await ctx.tokenRows.insertUniqueTokens(work, uniqueRows, createdBy(work, options));
-  noteCreated(work, idsByType(rows.filter((_, index) => existing[index] === undefined)));
+  const fresh = rows.filter((_, index) => existing[index] === undefined);
+  noteCreated(work, idsByType(fresh));
+  countStored(work, fresh);
   const written = new Map(rows.map(({ id }, index) => [id, index]));
   const others = [...new Set(existing.filter((id) => id !== undefined && !written.has(id)))] as string[];
   const found = new Map<string, SeenToken>();
@@ -428,6 +436,14 @@ function* choose(
   noteCreated(work, idsByType(fresh));
   return { records, fresh, logs };
 }
+
+const countStored = ({ usage }: Work, rows: readonly NewToken[]): void => {
+  if (rows.length > 0)
+    usage?.count(
+      'stored',
+      rows.map(({ id }) => id),
+    );
+};
 
 const idsByType = (rows: readonly NewToken[]): [type: string, ids: string[]][] =>
   Array.from(

@@ -11,6 +11,7 @@ import { limitOfReveal } from '../access/limits.ts';
 import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import {
+  countShown,
   type LoggedToken,
   revealedAmong,
   type LogRow,
@@ -44,6 +45,13 @@ export const getTokenRow = async (
   return row;
 };
 
+/** Whether tokens are logged with the others of a page. They are counted here. */
+const gathers = (work: Work, tokens: readonly LoggedToken[]): boolean => {
+  work.gather?.(tokens);
+  if (work.gather) for (const { id, disclosure } of tokens) countShown(work, disclosure, [id]);
+  return work.gather !== undefined;
+};
+
 /** Whether an access rule may reveal values to the caller. Only then are security codes of cards read. */
 const mayReveal = ({ rules }: Caller): boolean =>
   rules.some(({ transform, permissions }) => transform === 'reveal' && permissions.includes('token:read'));
@@ -70,8 +78,7 @@ export const getToken = async (ctx: TokensContext, work: Work, id: string): Prom
   const disclosure = disclosureOf(visibility);
   if (disclosure === 'revealed') await countTokens(ctx, work, limitOfReveal(work), [id]);
   const read = { id, type: row.type, disclosure };
-  if (work.gather && disclosure !== 'revealed') work.gather([read]);
-  else await work.log(tokenLogRows(ctx, work, 'read', [read]));
+  if (disclosure === 'revealed' || !gathers(work, [read])) await work.log(tokenLogRows(ctx, work, 'read', [read]));
   return record;
 };
 
@@ -216,8 +223,7 @@ const readTokens = async (
   const data = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
   if (rows.length > 0) {
     await countTokens(ctx, work, limitOfReveal(work), revealedAmong(read));
-    if (work.gather && revealedAmong(read).length === 0) work.gather(read);
-    else await work.log(listRows(ctx, work, read));
+    if (revealedAmong(read).length > 0 || !gathers(work, read)) await work.log(listRows(ctx, work, read));
   }
   return { pagination, data };
 };

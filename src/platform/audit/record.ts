@@ -118,6 +118,19 @@ export type RequestOrigin = {
   readonly code_application_id?: string | undefined;
 };
 
+/** What a request did, as the usage counts it. `refused` and `failed` are outcomes: of requests, and of runs as they count them. */
+export const usageKinds = ['stored', 'used', 'revealed', 'masked', 'refused', 'failed'] as const;
+
+export type UsageKind = (typeof usageKinds)[number];
+
+/** Counts what one request does. */
+export type Usage = {
+  /** @param ids of tokens. */
+  count(kind: UsageKind, ids: readonly string[]): void;
+  /** The response has ended. @param ms that the request took. */
+  finish(ms: number): void;
+};
+
 /** The actor of an operation: a caller, the operator, the vault itself, or an anonymous client. */
 export type Actor = (
   | { readonly actor_id: string; readonly actor_type: 'application' | 'user' | 'session' }
@@ -128,6 +141,8 @@ export type Actor = (
   readonly origin?: RequestOrigin | undefined;
   /** Collects rows for the kept response of an idempotency key. */
   readonly record?: { logged(row: LogRow): unknown };
+  /** Of its request. */
+  readonly usage?: Usage | undefined;
 };
 
 /** Optional fields of a row. */
@@ -174,9 +189,17 @@ export const logRow = (
     is_list: entry.is_list,
     ...actor.origin,
   };
+  if (row.outcome === 'refused') actor.usage?.count('refused', []);
+  // The values leave again.
+  if (row.outcome === 'replayed') countShown(actor, row.disclosure, row.entity_ids);
   // Rows of refused or failed operations do not belong to the kept response.
   if (row.outcome === 'success') actor.record?.logged(row);
   return row;
+};
+
+/** Counts tokens whose values an operation disclosed. */
+export const countShown = ({ usage }: Pick<Actor, 'usage'>, disclosure: Disclosure, ids: readonly string[]): void => {
+  if (disclosure !== 'none') usage?.count(disclosure, ids);
 };
 
 /** Further rows for operations that failed after their rows were written. */
@@ -208,6 +231,7 @@ export const tokenLogRows = (
     if (group) group.entity_ids.push(id);
     else groups.set(name, { entity_type: type, disclosure, entity_ids: [id] });
   }
+  for (const { disclosure, entity_ids } of groups.values()) countShown(caller, disclosure, entity_ids);
   return [...groups.values()].map((group) =>
     logRow(ctx, caller, {
       operation,
@@ -220,6 +244,7 @@ export const tokenLogRows = (
 
 /** One row for a page of tokens. An entry for each would flood the log. */
 export const tokenListLogRow = (ctx: LogClock, caller: Actor, tokens: readonly LoggedToken[]): LogRow => {
+  for (const { id, disclosure } of tokens) countShown(caller, disclosure, [id]);
   const [first] = new Set(tokens.map(({ type }) => type));
   const isOneType = tokens.every(({ type }) => type === first);
   const most = disclosures.findLast((disclosure) => tokens.some((token) => token.disclosure === disclosure));

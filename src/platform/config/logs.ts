@@ -12,6 +12,9 @@ const LOG_RETENTION_MONTHS_MAX = 120;
 /** As long as somebody asks why a run failed. */
 const RUN_RETENTION_DAYS = 30;
 const RUN_RETENTION_DAYS_MAX = 400;
+/** A year can be compared with the one before for a month. */
+const USAGE_RETENTION_DAYS = 400;
+const USAGE_RETENTION_DAYS_MAX = 1_200;
 
 const signingKey = z.string().transform((text, problems) => {
   const key = parseSigningKey(text);
@@ -47,6 +50,9 @@ export const logVariables = {
   ),
   RUN_RETENTION_DAYS: wholeNumber(1, RUN_RETENTION_DAYS_MAX, RUN_RETENTION_DAYS).describe(
     'Days that `GET /runs` tells what happened to a run of code or a proxied request. The audit log keeps its own entry of it.',
+  ),
+  USAGE_RETENTION_DAYS: wholeNumber(1, USAGE_RETENTION_DAYS_MAX, USAGE_RETENTION_DAYS).describe(
+    'Days that `GET /tenants/self/reports/usage` counts what requests did by hour and by day.',
   ),
   LOG_STREAM: z
     .string()

@@ -19,6 +19,7 @@ export const DISTRIBUTED_TABLES = [
   'audit_log',
   'begun_runs',
   'runs',
+  'usage_hours',
 ] as const;
 
 /** Citus refuses triggers. The server records deletions itself. */

@@ -106,6 +106,12 @@ export const DELETE_RUNS = `
 DELETE FROM runs USING (SELECT tenant_id, id FROM runs WHERE id < $1 ORDER BY id LIMIT $2) AS old
 WHERE runs.tenant_id = old.tenant_id AND runs.id = old.id`;
 
+export const DELETE_USAGE = `
+DELETE FROM usage_hours USING (
+  SELECT tenant_id, hour, kind, application_id FROM usage_hours WHERE hour < $1 ORDER BY hour LIMIT $2
+) AS old WHERE usage_hours.tenant_id = old.tenant_id AND usage_hours.hour = old.hour AND usage_hours.kind = old.kind
+  AND usage_hours.application_id = old.application_id`;
+
 /** How long a draft is kept that its owner has not saved again. */
 export const DRAFTS_KEPT_MS = 90 * 24 * 3_600_000;
 
@@ -138,9 +144,15 @@ const DELETED_TENANTS_MAX = 1_000;
 const FIND_DELETED_TENANTS = `SELECT id FROM deleted_tenants ORDER BY deleted_at LIMIT ${DELETED_TENANTS_MAX}`;
 
 /** Statements on rows of deleted tenants take their ids: where Citus distributes a table, it cannot join one that it does not. */
-const DELETE_OF_TENANTS = (table: string): string => `
-DELETE FROM ${table} USING (SELECT tenant_id, id FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) LIMIT $2) AS old
-WHERE ${table}.tenant_id = old.tenant_id AND ${table}.id = old.id RETURNING ${table}.tenant_id`;
+const DELETE_OF_TENANTS = (table: string): string => {
+  const keys = ['tenant_id', ...(keysOf[table] ?? ['id'])];
+  return `
+DELETE FROM ${table} USING (SELECT ${keys.join(', ')} FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) LIMIT $2) AS old
+WHERE ${keys.map((key) => `${table}.${key} = old.${key}`).join(' AND ')} RETURNING ${table}.tenant_id`;
+};
+
+/** Of tables whose rows have no id. */
+const keysOf: Readonly<Record<string, readonly string[]>> = { usage_hours: ['hour', 'kind', 'application_id'] };
 
 /** For the erasure certificates of deleted tenants, in the transaction that deletes the rows: so each row is counted once. */
 const COUNT_OF_TENANTS = `
@@ -179,6 +191,7 @@ const TABLES_OF_TENANTS = [
   'token_counts',
   'begun_runs',
   'runs',
+  'usage_hours',
   'request_rates',
   'applications',
   'collect_sessions',
@@ -315,7 +328,7 @@ export const sweepOnce = async (
   { pool, statements, logMacs }: Pick<Database, 'pool' | 'statements' | 'logMacs'>,
   now: Date,
   newLogId: (at: Date) => string,
-  { erasuresKeptMs, runsKeptMs }: Pick<Config, 'erasuresKeptMs' | 'runsKeptMs'>,
+  { erasuresKeptMs, runsKeptMs, usageKeptMs }: Pick<Config, 'erasuresKeptMs' | 'runsKeptMs' | 'usageKeptMs'>,
   mayGoOn: () => Promise<boolean> = async () => true,
 ): Promise<boolean> => {
   const run = (text: string, values: unknown[] = []): Promise<number> => statements.change(text, values);
@@ -342,6 +355,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     const runs = await run(DELETE_RUNS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
+    const usage = await run(DELETE_USAGE, [new Date(now.getTime() - usageKeptMs), SWEEP_ROWS_MAX]);
     const drafts = await run(DELETE_DRAFTS, [new Date(now.getTime() - DRAFTS_KEPT_MS), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
     const left = await deleteOfTenants(statements, now);
@@ -362,6 +376,7 @@ export const sweepOnce = async (
       budgets,
       erasures,
       runs,
+      usage,
       drafts,
       left,
     ];

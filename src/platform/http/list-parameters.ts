@@ -11,7 +11,9 @@ import {
   pageFields,
   paginationSchema,
 } from '../pagination.ts';
+import { parseDate } from '../json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../json/json.ts';
+import { CREATED_AT } from './schemas.ts';
 
 /** Values of one repeated parameter: as many as fit into a URL of ordinary length. */
 const REPEATED_MAX = 100;
@@ -99,3 +101,42 @@ export const onlyPage = (items: number) => ({
   page_size: PAGE_SIZE_DEFAULT,
   total_pages: 1,
 });
+
+/** An end of an interval. Fractions of a millisecond are rounded up at both ends, so that no entry can be between two intervals. */
+export const boundary = (description: string) =>
+  z
+    .string('must be given once')
+    .transform((text, ctx) => {
+      // A plus sign that was not encoded arrives as a space.
+      const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
+      if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
+      return date ?? z.NEVER;
+    })
+    .optional()
+    .meta({
+      description: `${description} An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.`,
+      type: 'string',
+      example: CREATED_AT,
+    });
+
+export const oneOf = <T extends string>(values: readonly T[], description: string, example: T) =>
+  z
+    .enum(values, `must be given once, as one of ${values.join(', ')}`)
+    .optional()
+    .meta({ description, example });
+
+export const oneUuid = (description: string, example: string) =>
+  z
+    .guid({ error: ({ input }) => (Array.isArray(input) ? 'must be given once' : 'must be a UUID') })
+    .toLowerCase()
+    .optional()
+    .meta({ description, example });
+
+export const oneText = (most: number, description: string, example: string) =>
+  z
+    .string('must be given once')
+    .min(1, `must have 1 to ${most} characters`)
+    .max(most, `must have 1 to ${most} characters`)
+    .refine(isStorableText, NOT_STORABLE)
+    .optional()
+    .meta({ description, example });

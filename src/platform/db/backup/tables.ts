@@ -40,6 +40,7 @@ export const KEPT_TABLES = [
   'audit_log',
   'begun_runs',
   'runs',
+  'usage_hours',
 ] as const;
 
 /** With the reason. */

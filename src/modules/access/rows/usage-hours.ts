@@ -1,0 +1,68 @@
+// Rows of the usage: what requests did in an hour, by kind and by the application that asked.
+import type { UsageKind } from '../../../platform/audit/record.ts';
+import type { TenantQuery } from '../../../platform/db/database.ts';
+
+/** Upper bounds of the times of requests. The last column has those beyond. */
+export const LATENCY_BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 10_000] as const;
+
+const latencyColumns = [...LATENCY_BOUNDS_MS.map((bound) => `ms_${bound}`), 'ms_more'];
+
+/** A column of a primary key has no NULL. */
+export const NO_APPLICATION = '00000000-0000-0000-0000-000000000000';
+
+/** `hour`: its beginning, in ms since 1970. `latencies`: how many requests took how long. */
+export type UsageRow = {
+  hour: number;
+  kind: UsageKind;
+  application_id: string;
+  requests: number;
+  tokens: number;
+  latencies: number[];
+};
+
+const numbers = ['requests', 'tokens', ...latencyColumns];
+
+/** Rows in one order, so that two processes do not wait for each other. */
+export const ADD_USAGE = `
+INSERT INTO usage_hours (tenant_id, hour, kind, application_id, ${numbers.join(', ')})
+SELECT $1::uuid, hour, kind, application_id, ${numbers.join(', ')}
+FROM json_to_recordset($2::json) AS r(hour timestamptz, kind text, application_id uuid, ${numbers.map((name) => `${name} bigint`).join(', ')})
+ORDER BY hour, kind, application_id
+ON CONFLICT (tenant_id, hour, kind, application_id)
+DO UPDATE SET ${numbers.map((name) => `${name} = usage_hours.${name} + excluded.${name}`).join(', ')}`;
+
+export const addUsage = async ({ query, tenant_id }: TenantQuery, rows: readonly UsageRow[]): Promise<void> => {
+  const given = rows.map(({ hour, latencies, ...row }) => ({
+    ...row,
+    hour: new Date(hour).toISOString(),
+    ...Object.fromEntries(latencyColumns.map((name, bucket) => [name, latencies[bucket] ?? 0])),
+  }));
+  await query('add-usage', ADD_USAGE, [tenant_id, JSON.stringify(given)]);
+};
+
+export type UsageSlot = { start: Date; kind: UsageKind; requests: number; tokens: number; latencies: number[] };
+
+export type UsageFilter = { from: Date; to: Date; by: 'hour' | 'day'; application_id: string | undefined };
+
+/** Sums by hour or by day in UTC, oldest first. Hours without any have no row. */
+export const findUsage = async (
+  { query, tenant_id }: TenantQuery,
+  { from, to, by, application_id }: UsageFilter,
+): Promise<UsageSlot[]> => {
+  const values: unknown[] = [tenant_id, from, to];
+  const ofApplication =
+    application_id === undefined ? '' : `AND application_id = $${values.push(application_id)}::uuid`;
+  const text = `
+SELECT ${by === 'day' ? `date_trunc('day', hour)` : 'hour'} AS start, kind,
+  ${numbers.map((name) => `sum(${name})::float8 AS ${name}`).join(', ')}
+FROM usage_hours WHERE tenant_id = $1 AND hour >= $2::timestamptz AND hour < $3::timestamptz ${ofApplication}
+GROUP BY 1, 2 ORDER BY 1, 2`;
+  const rows = (await query(undefined, text, values)) as (Omit<UsageSlot, 'latencies'> & Record<string, number>)[];
+  return rows.map((row) => ({
+    start: row.start,
+    kind: row.kind,
+    requests: row.requests,
+    tokens: row.tokens,
+    latencies: latencyColumns.map((name) => row[name] ?? 0),
+  }));
+};

@@ -1,0 +1,123 @@
+// Counts what requests do with tokens, by hour, kind and application: in memory, and added to the database once a minute.
+import type { Usage, UsageKind } from '../../platform/audit/record.ts';
+import type { Platform } from '../../platform/platform.ts';
+import { runPeriodically } from '../../platform/periodic.ts';
+import { addUsage, LATENCY_BOUNDS_MS, NO_APPLICATION, type UsageRow } from './rows/usage-hours.ts';
+
+/** What a process that dies loses at most. */
+export const WRITE_USAGE_EVERY_MS = 60_000;
+export const HOUR_MS = 3_600_000;
+/** Rows of a tenant between two writes: of 33 applications with all kinds. Further applications are counted as none. */
+const ROWS_OF_TENANT_MAX = 200;
+/** Rows of all tenants between two writes, of about 300 bytes. Those beyond are not counted, and a warning says so. */
+const ROWS_MAX = 100_000;
+
+export type UsageCounts = {
+  /** @param application_id of the application that asks. */
+  begin(tenant_id: string, application_id: string | undefined): Usage;
+  /** Adds what was counted to the database. What cannot be written is kept for the next time. @throws unavailable. */
+  write(): Promise<void>;
+};
+
+const bucketOf = (ms: number): number => {
+  const bucket = LATENCY_BOUNDS_MS.findIndex((bound) => ms <= bound);
+  return bucket === -1 ? LATENCY_BOUNDS_MS.length : bucket;
+};
+
+type Added = { requests: number; tokens: number };
+
+/** Of one request. Tokens that it counts again are the same, and what ends after its response is added then. */
+const createRequestUsage = (add: (kind: UsageKind, added: Added, ms: number) => void): Usage => {
+  let counts: Map<UsageKind, Set<string>> | undefined;
+  let ms: number | undefined;
+  return {
+    count(kind, ids) {
+      const known = (counts ??= new Map()).get(kind);
+      const tokens = known ?? new Set();
+      const before = tokens.size;
+      for (const id of ids) tokens.add(id);
+      if (!known) counts.set(kind, tokens);
+      if (ms !== undefined) add(kind, { requests: known ? 0 : 1, tokens: tokens.size - before }, ms);
+    },
+    finish(took) {
+      if (ms !== undefined) return;
+      ms = took;
+      if (counts) for (const [kind, tokens] of counts) add(kind, { requests: 1, tokens: tokens.size }, took);
+    },
+  };
+};
+
+export const createUsageCounts = (ctx: Pick<Platform, 'db' | 'now' | 'log'>): UsageCounts => {
+  let rows = new Map<string, Map<string, UsageRow>>();
+  let size = 0;
+  let lost = 0;
+
+  const rowOf = (tenant_id: string, of: Pick<UsageRow, 'hour' | 'kind' | 'application_id'>): UsageRow | undefined => {
+    const own = rows.get(tenant_id) ?? new Map<string, UsageRow>();
+    const nameOf = (application_id: string): string => `${of.hour} ${of.kind} ${application_id}`;
+    const isKnown = own.has(nameOf(of.application_id)) || own.size < ROWS_OF_TENANT_MAX;
+    const application_id = isKnown ? of.application_id : NO_APPLICATION;
+    const name = nameOf(application_id);
+    const found = own.get(name);
+    if (found) return found;
+    if (size >= ROWS_MAX) return undefined;
+    const latencies = Array.from({ length: LATENCY_BOUNDS_MS.length + 1 }, () => 0);
+    const made: UsageRow = { ...of, application_id, requests: 0, tokens: 0, latencies };
+    own.set(name, made);
+    rows.set(tenant_id, own);
+    size += 1;
+    return made;
+  };
+
+  const add = (tenant_id: string, { requests, tokens, latencies, ...of }: UsageRow): void => {
+    const row = rowOf(tenant_id, of);
+    if (!row) return void (lost += requests);
+    row.requests += requests;
+    row.tokens += tokens;
+    row.latencies = row.latencies.map((count, bucket) => count + (latencies[bucket] ?? 0));
+  };
+
+  return {
+    begin: (tenant_id, application_id = NO_APPLICATION) =>
+      createRequestUsage((kind, { requests, tokens }, ms) => {
+        const hour = Math.floor(ctx.now().getTime() / HOUR_MS) * HOUR_MS;
+        const row = rowOf(tenant_id, { hour, kind, application_id });
+        if (!row) return void (lost += requests);
+        row.requests += requests;
+        row.tokens += tokens;
+        const bucket = bucketOf(ms);
+        row.latencies[bucket] = (row.latencies[bucket] ?? 0) + requests;
+      }),
+
+    async write() {
+      if (lost > 0) ctx.log.warn({ requests: lost }, 'requests of too many tenants were not counted in the usage');
+      lost = 0;
+      const counted = rows;
+      rows = new Map();
+      size = 0;
+      for (const [tenant_id, own] of counted) {
+        try {
+          await addUsage(ctx.db.for({ tenant_id }), [...own.values()]);
+          counted.delete(tenant_id);
+        } catch (error) {
+          for (const [left, theirs] of counted) for (const row of theirs.values()) add(left, row);
+          throw error;
+        }
+      }
+    },
+  };
+};
+
+/** Writes periodically. A failed write is logged, and the next interval adds it. @returns stop, which writes what is left. */
+export const startWritingUsage = ({
+  usage,
+  log,
+}: { usage: UsageCounts } & Pick<Platform, 'log'>): (() => Promise<void>) => {
+  const write = (): Promise<void> =>
+    usage.write().catch((error: unknown) => log.warn({ error }, 'the usage could not be written'));
+  const writing = runPeriodically(WRITE_USAGE_EVERY_MS, write);
+  return async () => {
+    await writing.stop();
+    await write();
+  };
+};

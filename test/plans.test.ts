@@ -13,6 +13,7 @@ import { FIND_LAST_USES, WRITE_KEY_USES } from '../src/modules/access/rows/key-u
 import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/access/rows/limits.ts';
 import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
+import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/rows/timeline-rows.ts';
 import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
 import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
 import { INSERT_RUNS } from '../src/platform/audit/run-rows.ts';
@@ -491,7 +492,26 @@ test('the usage of 30 days is read by an index, and what is too old is found', a
   expect(await explaining(undefined, DELETE_USAGE, [new Date(0), WANTED])).toEqual([]);
 });
 
+test('the timeline of a card reads the rows about its tokens alone', async () => {
+  const range = { from_id: FIRST_ID, to_id: LAST_ID };
+  const db = { query: explaining, tenant_id: TENANT };
+  const one = await foldTimeline(db, { ...range, token_ids: ids.slice(0, 1) });
+  expect(one?.count).toBe(3);
+  expect(one?.destinations).toEqual([]);
+  const many = await foldTimeline(db, { ...range, token_ids: ids });
+  expect(many?.count).toBe(3 * WANTED);
+  expect(await foldTimeline(db, { ...range, token_ids: ['missing'] })).toMatchObject({ count: 0, entries: [] });
+});
+
 describe('entries of an entity with very many', () => {
+  test.each(['busy', 'retired'])('%s are more than a timeline folds by their index', async (entity_id) => {
+    const range = { token_ids: [entity_id], from_id: FIRST_ID, to_id: LAST_ID };
+    const db = { query: plain, tenant_id: OTHER_TENANT };
+    expect(await foldTimeline(db, range)).toBeUndefined();
+    expect(await findBoundary(db, range)).toBeUndefined();
+    expect((await foldRange(db, range)).count).toBe(COUNTED_MAX + 500);
+  });
+
   const plain: Query = async (_, text, values) => (await client.query(text, values)).rows;
   const idsOf = (entries: LogEntry[]): string[] => entries.map(({ id }) => id);
   const newestOf = async (entity_id: string, limit: number): Promise<string[]> => {

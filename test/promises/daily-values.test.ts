@@ -19,6 +19,7 @@ afterAll(() => house.close());
 const ROUTES: Record<string, string> = {
   'GET /tokens': 'list',
   'GET /tokens/:id': 'read',
+  'GET /tokens/:id/timeline': 'nothing: it shows entries of the log',
   'PATCH /tokens/:id': 'changes',
   'POST /tokens/search': 'search',
   'GET /v2/tokens': 'list by a cursor',

@@ -119,6 +119,12 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['token_id'],
   },
+  'GET /tokens/:id/timeline': {
+    path: ({ token_id }) => `/tokens/${token_id}/timeline`,
+    permission: 'token:read',
+    status: 200,
+    names: ['token_id'],
+  },
   'PATCH /tokens/:id': {
     path: ({ token_id }) => `/tokens/${token_id}`,
     json: { metadata: { a: 'b' } },

@@ -8,9 +8,11 @@ import type { LogEntry } from './rows.ts';
 
 type Naming = Pick<AccessContext, 'keyring' | 'environment' | 'randomBytes' | 'log'>;
 
+export type Named = Pick<LogEntry, 'actor_type' | 'actor_id' | 'entity_type' | 'entity_id'>;
+
 export type EntryNames = {
-  actorOf(entry: LogEntry): string | undefined;
-  entityOf(entry: LogEntry): string | undefined;
+  actorOf(entry: Pick<Named, 'actor_type' | 'actor_id'>): string | undefined;
+  entityOf(entry: Pick<Named, 'entity_type' | 'entity_id'>): string | undefined;
 };
 
 /** An id in a path may be any text. */
@@ -61,11 +63,7 @@ export const findActorNames = async (
 };
 
 /** Names of applications and of members, and of other entities by their kind. A deleted record has none. */
-export const findEntryNames = async (
-  ctx: Naming,
-  db: TenantQuery,
-  entries: readonly LogEntry[],
-): Promise<EntryNames> => {
+export const findEntryNames = async (ctx: Naming, db: TenantQuery, entries: readonly Named[]): Promise<EntryNames> => {
   const ids = new Map<string, Set<string>>();
   const need = (kind: string, id: string | null): void => {
     if (id !== null && UUID.test(id)) ids.set(kind, (ids.get(kind) ?? new Set()).add(id));

@@ -13,6 +13,8 @@ import { changeToken, deleteToken } from './change-token.ts';
 import { createToken } from './create-tokens.ts';
 import { DELETED_MAX, deleteBySearch } from './delete-by-search.ts';
 import { getToken, listTokens, searchTokens } from './read-tokens.ts';
+import { getTimeline } from './timeline.ts';
+import { timelineExamples, timelineQuery, timelineRecord } from './timeline.schema.ts';
 import {
   createTokenExamples,
   deleteBySearchBody,
@@ -127,6 +129,30 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
       },
     },
     async (request) => getToken(ctx, workOf(request), request.params.id),
+  );
+
+  app.get(
+    '/tokens/:id/timeline',
+    {
+      config: { permission: 'token:read' },
+      schema: {
+        operationId: 'getTokenTimeline',
+        summary: 'Get the timeline of a token',
+        description:
+          'Tells what happened to a card: the entries of the log about this token, and about other tokens of its fingerprint that the caller may read and whose fingerprint it sees. Equal entries are one, with a count. No value is shown. The reading is logged as one of the log.\n\nPermission: `token:read` on the container of the token, and `log:read`.',
+        tags: ['Tokens'],
+        alsoNeeds: ['log:read'],
+        params: tokenIdParams,
+        querystring: timelineQuery,
+        answer: 'The timeline.',
+        examples: timelineExamples,
+        response: { 200: timelineRecord, ...failures(...commonFailures, 404) },
+      },
+    },
+    async (request) => {
+      const { start_date, end_date } = request.query;
+      return getTimeline(ctx, workOf(request), request.params.id, { start_date, end_date });
+    },
   );
 
   app.patch(

@@ -24,6 +24,7 @@ import { createReplayChecks } from './modules/tokens/verified-rows.ts';
 import type { CodeContext } from './modules/code/context.ts';
 import { internal } from './platform/errors.ts';
 import type { ReactorsContext } from './modules/reactors/context.ts';
+import { countNoRuns } from './modules/runs/run.ts';
 import { createOfficialReader } from './modules/code/official.ts';
 import { createReactorFinder } from './modules/reactors/reactor-finder.ts';
 import type { ProxyContext } from './modules/proxy/context.ts';
@@ -69,10 +70,10 @@ const createCode = (tokens: TokensContext): CodeContext => ({
   },
 });
 
-const createReactors = (code: CodeContext): ReactorsContext => ({
-  ...code,
-  reactors: createReactorFinder({ ...code, readOfficial: createOfficialReader() }),
-});
+const createReactors = (code: CodeContext): ReactorsContext => {
+  countNoRuns(code);
+  return { ...code, reactors: createReactorFinder({ ...code, readOfficial: createOfficialReader() }) };
+};
 
 const createProxy = (reactors: ReactorsContext): ProxyContext => {
   const context = { ...reactors, proxies: createProxyFinder(reactors) };

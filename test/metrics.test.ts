@@ -162,9 +162,9 @@ describe('with METRICS_TOKEN', () => {
       Object.entries(labels).some(([key, value]) => !(isKnown[key]?.(value) ?? /^[a-zA-Z0-9_.+]{1,32}$/.test(value))),
     );
     expect(odd).toEqual([]);
-    expect(sumOf(text, 'strongroom_runs_total', { kind: 'run', result: 'ok' })).toBe(1);
-    expect(sumOf(text, 'strongroom_runs_total', { kind: 'run', result: 'thrown' })).toBe(1);
-    expect(sumOf(text, 'strongroom_runs_total', { kind: 'check', result: 'ok' })).toBeGreaterThanOrEqual(2);
+    expect(sumOf(text, 'strongroom_executions_total', { kind: 'run', result: 'ok' })).toBe(1);
+    expect(sumOf(text, 'strongroom_executions_total', { kind: 'run', result: 'thrown' })).toBe(1);
+    expect(sumOf(text, 'strongroom_executions_total', { kind: 'check', result: 'ok' })).toBeGreaterThanOrEqual(2);
     expect(sumOf(text, 'strongroom_executors')).toBeGreaterThan(0);
     expect(sumOf(text, 'strongroom_egress_requests_total')).toBeGreaterThan(0);
     expect(sumOf(text, 'strongroom_keys_in_memory', { kind: 'tenant' })).toBeGreaterThan(0);

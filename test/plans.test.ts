@@ -3,6 +3,7 @@
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
+import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
 import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
 import { ADD_USAGE, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
@@ -480,6 +481,15 @@ describe('runs', () => {
     expect(await findRun({ query: explaining, tenant_id: TENANT }, id)).toMatchObject({ id });
     expect(await findBegunRuns(explaining, LAST_ID, WANTED)).toHaveLength(WANTED);
     expect(await explaining(undefined, DELETE_RUNS, [LAST_ID, WANTED])).toEqual([]);
+  });
+
+  test('that failed are counted by indexes on failures', async () => {
+    const found = await findFailing(explaining, { from: FIRST_ID, least: 1, most: 10 });
+    expect(found).toMatchObject([{ resource_id: ACTOR, outcome: 'crashed' }, { resource_id: ACTOR }]);
+    const of = { tenant_id: TENANT, resource_id: ACTOR };
+    const before = { from: FIRST_ID, to: LAST_ID, at: new Date(1_790_000_000_000) };
+    const counted = await countFailuresByHour(explaining, of, before);
+    expect([...counted.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThan(5);
   });
 });
 

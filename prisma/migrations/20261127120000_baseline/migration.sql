@@ -1076,6 +1076,10 @@ CREATE INDEX runs_tenant_id_actor_id_id_idx ON runs (tenant_id, actor_id, id);
 CREATE INDEX runs_tenant_id_outcome_id_idx ON runs (tenant_id, outcome, id) WHERE outcome <> 'success';
 CREATE INDEX runs_tenant_id_destination_status_id_idx ON runs (tenant_id, destination_status, id);
 CREATE INDEX runs_destination_4xx_idx ON runs (tenant_id, id) WHERE destination_status >= 400 AND destination_status < 500;
+-- Failures of the last hour, of all tenants, and of a resource.
+CREATE INDEX runs_failures_id_idx ON runs (id, tenant_id, kind, resource_id, line, outcome)
+  WHERE outcome NOT IN ('success', 'refused');
+CREATE INDEX runs_failures_resource_idx ON runs (tenant_id, resource_id, id) WHERE outcome NOT IN ('success', 'refused');
 CREATE INDEX runs_destination_5xx_idx ON runs (tenant_id, id) WHERE destination_status >= 500;
 
 -- Makes an empty partition: no role empties one by TRUNCATE, and one of a walled table has a wall of its own.

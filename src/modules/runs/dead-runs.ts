@@ -39,6 +39,8 @@ const endRunsOf = (ctx: Ending, tenant_id: string, found: readonly BegunRow[]): 
         noteTampered(ctx, { table: 'runs', tenant_id, row_id: row.id });
         continue;
       }
+      const { kind, outcome } = begun.run;
+      ctx.metrics.count('strongroom_runs_total', { kind, outcome });
       runs.push(signRun(logMacs.macOfRun, tenant_id, begun.run));
       log_ids.push(...begun.log_ids);
     }

@@ -1,7 +1,7 @@
 // Records what happens to one run of code, or to one proxied request, and writes its end. Nothing waits for that: where it cannot be
 // written, the run becomes `unknown`.
 import { type Actor, failedRows, type LogRow, maskHost } from '../../platform/audit/record.ts';
-import type { NewRun, RunKind } from '../../platform/audit/run-rows.ts';
+import { type NewRun, type RunKind, runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
 import { EgressFault } from '../../platform/egress/fault.ts';
 import { AppError } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
@@ -17,7 +17,7 @@ import {
   outcomeOf,
 } from './outcome.ts';
 
-export type RunsContext = Pick<Platform, 'db' | 'log' | 'now' | 'newLogId' | 'monotonicMs'>;
+export type RunsContext = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newLogId' | 'monotonicMs'>;
 
 export type RunAbout = {
   tenant_id: string;
@@ -49,6 +49,12 @@ const mayWriteRefused = ({ db, monotonicMs }: RunsContext, tenant_id: string): b
   const count = (counts.get(tenant_id) ?? 0) + 1;
   minutes.set(db, { minute, counts: counts.set(tenant_id, count) });
   return count <= REFUSED_RUNS_PER_MINUTE_MAX;
+};
+
+/** There from the start: an alert compares with what was before. */
+export const countNoRuns = ({ metrics }: Pick<RunsContext, 'metrics'>): void => {
+  for (const kind of runKinds)
+    for (const outcome of runOutcomes) metrics.count('strongroom_runs_total', { kind, outcome }, 0);
 };
 
 export class Run {
@@ -176,6 +182,7 @@ export class Run {
     this.#ending = ending;
     this.#error ??= error;
     const ended = this.#record(ending, status);
+    this.#ctx.metrics.count('strongroom_runs_total', { kind: ended.kind, outcome: ended.outcome });
     this.#countUsage(ended);
     // What was refused before it began is bounded, as the rows of refusals in the log are.
     if (this.#rows.length === 0 && ended.outcome === 'refused' && !mayWriteRefused(this.#ctx, this.#about.tenant_id))

@@ -1,8 +1,9 @@
 // Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
 // Reads refuse expired records already; the sweep makes them unrecoverable. Also ends runs of processes
-// that died, and has the next partitions of the log and of runs made.
+// that died, looks for bursts of failures, and has the next partitions of the log and of runs made.
 import { issueCertificates } from '../access/erasure-certificates.ts';
 import { endDeadRuns } from '../runs/dead-runs.ts';
+import { alarmErrorBurstsInTurn } from '../runs/error-bursts.ts';
 import type { TokensContext } from './context.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
@@ -44,6 +45,7 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
   const take = (): Promise<boolean> => takeLease(ctx.db, 'sweep', holder, LEASE_MS);
   if (!(await take())) return false;
   await sweep(ctx, take);
+  await alarmErrorBurstsInTurn(ctx, take);
   if (await takeLease(ctx.db, 'log-partitions', ctx.newUuid(), LOG_PARTITIONS_EVERY_MS))
     for (const keep of [addLogPartitions, keepRunPartitions]) await keep(ctx.db.statements.query);
   return true;

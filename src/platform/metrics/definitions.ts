@@ -109,8 +109,18 @@ export const metricDefinitions = {
   },
   strongroom_runs_total: {
     type: 'counter',
+    labels: ['kind', 'outcome'],
+    help: 'Runs of a `reactor` or a `transform` and requests of the `proxy` by their outcome, as `GET /runs` has them.',
+  },
+  strongroom_error_bursts_total: {
+    type: 'counter',
+    labels: [],
+    help: 'Reactors and stored proxies that failed much more often than in the day before: see the alarm `error_burst`.',
+  },
+  strongroom_executions_total: {
+    type: 'counter',
     labels: ['kind', 'result'],
-    help: 'Runs of code (`run`) and checks of formulas (`check`) by result: `ok`, or the code of the failure.',
+    help: 'Executions of code (`run`) and checks of formulas (`check`) in executors by result: `ok`, or the code of the failure.',
   },
   strongroom_run_seconds: {
     type: 'histogram',

@@ -47,7 +47,7 @@ const readSandbox = (metrics: Metrics, { executors, waiting }: SandboxOwner, mem
 /** Counts what becomes of runs and checks. */
 const counted = (sandbox: SandboxOwner, metrics: Metrics): SandboxOwner => {
   const count = (kind: 'run' | 'check', fault: RunFault | undefined): void =>
-    metrics.count('strongroom_runs_total', { kind, result: fault ? fault.code.toLowerCase() : 'ok' });
+    metrics.count('strongroom_executions_total', { kind, result: fault ? fault.code.toLowerCase() : 'ok' });
   return {
     ...sandbox,
     get wall() {

@@ -13,6 +13,7 @@ const pureTests = [
   'test/promises/signed-tables.test.ts',
   'test/promises/named-tenants.test.ts',
   'test/promises/style.test.ts',
+  'test/helm.test.ts',
   'test/kubernetes.test.ts',
   'test/systemd.test.ts',
 ];

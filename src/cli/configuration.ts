@@ -1,4 +1,4 @@
-// Generates tables of the docs: variables, commands, metrics, limits, roles, codes of errors.
+// Generates tables of the docs: variables, commands, metrics, limits, roles, codes of errors. And the names that the Helm chart takes.
 import { readFileSync, writeFileSync } from 'node:fs';
 import { API_KEYS_MAX, API_KEYS_OF_TENANT_MAX } from '../modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../modules/access/applications.ts';
@@ -11,6 +11,7 @@ import { describeRole, roles } from '../modules/people/roles.ts';
 import { environmentSchema, fileVariables } from '../platform/config.ts';
 import { failureCauses, failureKinds, fieldCodes } from '../platform/problem-codes.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
+import { withChartNames } from './chart-variables.ts';
 import { timesTable } from './times-table.ts';
 import { commandTexts } from './command-table.ts';
 
@@ -146,4 +147,6 @@ export const writeGeneratedPages = (): void => {
     const path = new URL(`../../${generated.page}`, import.meta.url);
     writeFileSync(path, withGenerated(readFileSync(path, 'utf8'), generated));
   }
+  const schema = new URL('../../deploy/helm/values.schema.json', import.meta.url);
+  writeFileSync(schema, withChartNames(readFileSync(schema, 'utf8')));
 };

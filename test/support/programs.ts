@@ -22,6 +22,7 @@ const programs = {
   prometheus: { files: ['prometheus', 'promtool'], tests: 'a scrape by Prometheus, and the alert rules' },
   softhsm2: { files: ['softhsm2-util', 'pkcs11-tool'], tests: 'root keys in a PKCS #11 token' },
   kustomize: { files: ['kustomize'], tests: 'the Kubernetes example as kustomize renders it' },
+  helm: { files: ['helm'], tests: 'the Helm chart as helm renders it' },
   systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
   psql: { files: ['psql'], tests: 'the database roles, by their SQL file' },
 } satisfies Record<string, OptionalProgram>;

@@ -250,13 +250,18 @@ describe('reactors', () => {
     expect(refusalOf(typo)).toEqual([400, { 'application.ids': ['is not known here; did you mean `id`?'] }]);
   });
 
-  test('have no code of their own, and no callback', async () => {
+  test('have a formula or code of their own, no runtime and no callback', async () => {
     const { id: formula_id } = await made('/reactor-formulas', formula);
     const json = { name: 'R', formula: { id: formula_id }, configuration: {} };
     const reactor = await made('/reactors', { ...json, code: null });
     const { code } = formula;
-    expect(refusalOf(await send('POST', '/reactors', { ...json, code }))).toEqual(notSupported('code'));
-    expect(refusalOf(await send('PUT', `/reactors/${reactor.id}`, { name: 'R', code }))).toEqual(notSupported('code'));
+    expect(Object.keys((await send('POST', '/reactors', { ...json, code })).body.errors)).toEqual(['code']);
+    expect(Object.keys((await send('PUT', `/reactors/${reactor.id}`, { name: 'R', code })).body.errors)).toEqual([
+      'code',
+    ]);
+    const own = { name: 'R', code, runtime: { image: 'node22' } };
+    expect(refusalOf(await send('POST', '/reactors', own))).toEqual(notSupported('runtime'));
+    expect(refusalOf(await send('PATCH', `/reactors/${reactor.id}`, own, patchType))).toEqual(notSupported('runtime'));
     const react = (callback_url: unknown) => send('POST', `/reactors/${reactor.id}/react`, { args: {}, callback_url });
     expect(refusalOf(await react('https://example.com'))).toEqual(notSupported('callback_url'));
     expect((await react(null)).status).toBe(200);
@@ -264,7 +269,7 @@ describe('reactors', () => {
 });
 
 describe('proxies', () => {
-  const names = ['request_reactor_id', 'response_reactor_id'];
+  const names = ['request_reactor_id', 'response_reactor_id', 'timeout', 'proxy_host'];
 
   test.each(names)('%s is not supported, and null is nothing', async (name) => {
     const { id } = await made('/proxies', { ...proxy, request_reactor_id: null, response_reactor_id: null });

@@ -107,6 +107,8 @@ const bases: Base[] = [
 /** Where null is no absence, and why. */
 const exceptions: ReadonlyMap<string, string> = new Map([
   ['PATCH /tokens/{id}', 'null removes an attribute (RFC 7396)'],
+  ['PATCH /reactors/{id}', 'null removes an attribute (RFC 7396)'],
+  ['PATCH /proxies/{id}', 'null removes an attribute (RFC 7396)'],
   ['POST /detokenize', 'the whole body is data'],
   ['POST /sessions/{session_id}/cvc', 'it has no optional attribute'],
   ['POST /tokens/delete-by-search', 'it has no optional attribute'],
@@ -176,6 +178,13 @@ describe('null in an optional attribute is its absence', () => {
         const body = { ...exampleOf(schema), ...base.body?.() };
         // A rule has either a container or conditions.
         if (spell(path) === 'rules[0].container') body.rules = [{ ...rule, container: undefined, conditions }];
+        // A reactor has either a formula or code, and a transform either code or what a mask is made of.
+        if (spell(path) === 'formula' && base.schema === 'CreateReactorRequest') body.code = code;
+        const [transform, at, name = at] = path;
+        if (base.schema.includes('Proxy') && /^re\w+_transforms?$/.test(String(transform)) && name !== undefined) {
+          const made = name === 'code' ? { type: 'mask', expression: 'x' } : { code };
+          body[String(transform)] = at === 0 ? [made] : made;
+        }
         return withAt(schema, body, path, value);
       };
       expect(fits(schema, bodyWith(null)), spell(path)).toBeUndefined();

@@ -299,6 +299,13 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['reactor_id', 'application_id'],
   },
+  'PATCH /reactors/:id': {
+    path: ({ reactor_id }) => `/reactors/${reactor_id}`,
+    jsonOf: ({ application_id }) => ({ name: 'Renamed', application: { id: application_id } }),
+    permission: 'reactor:update',
+    status: 200,
+    names: ['reactor_id', 'application_id'],
+  },
   'DELETE /reactors/:id': {
     path: ({ reactor_id }) => `/reactors/${reactor_id}`,
     permission: 'reactor:delete',
@@ -339,6 +346,13 @@ const table: Record<string, Row> = {
   'PUT /proxies/:id': {
     path: ({ proxy_id }) => `/proxies/${proxy_id}`,
     jsonOf: ({ application_id }) => ({ ...proxy, application: { id: application_id } }),
+    permission: 'proxy:update',
+    status: 200,
+    names: ['proxy_id', 'application_id'],
+  },
+  'PATCH /proxies/:id': {
+    path: ({ proxy_id }) => `/proxies/${proxy_id}`,
+    jsonOf: ({ application_id }) => ({ name: 'Renamed', application: { id: application_id } }),
     permission: 'proxy:update',
     status: 200,
     names: ['proxy_id', 'application_id'],

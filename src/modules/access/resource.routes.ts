@@ -3,6 +3,7 @@ import type { FastifyTypeProviderDefault } from 'fastify';
 import type { z } from 'zod';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { patchMediaTypes, requirePatchType } from '../../platform/http/problems.ts';
 import {
   bodyFailures,
   commonFailures,
@@ -169,6 +170,33 @@ export const resourceRoutes = <Ctx, Record extends z.ZodType>(app: App, ctx: Ctx
         },
         async (request, reply) =>
           answer(reply, await run(ctx, workOf(request), idOf(request), request.body as z.output<Body>)),
+      );
+    },
+
+    patch<Body extends z.ZodType>(
+      given: WithBody<Body> & { run: (ctx: Ctx, work: Work, id: string, body: z.output<Body>) => Promise<Shown> },
+    ): void {
+      const { body, examples, idempotency, run } = given;
+      plain.patch(
+        onePath,
+        {
+          config: { permission: permissionFor('update'), ...(idempotency && { idempotency }) },
+          schema: {
+            operationId: `patch${operationName(noun)}`,
+            summary: `Change parts of ${aNoun}`,
+            ...describe('update', given),
+            params,
+            consumes: [...patchMediaTypes],
+            body,
+            answer: given.answer ?? `The changed ${noun}.`,
+            examples,
+            response: { 200: record, ...failures(...bodyFailures, 404, ...(given.failures ?? [])) },
+          },
+        },
+        async (request, reply) => {
+          requirePatchType(request);
+          return answer(reply, await run(ctx, workOf(request), idOf(request), request.body as z.output<Body>));
+        },
       );
     },
 

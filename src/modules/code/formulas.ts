@@ -16,6 +16,8 @@ import {
   deleteFormulaRow,
   findApplicationsOfFormula,
   findFormula,
+  findListedFormula,
+  isCodeOfReactor,
   hasReactors,
   insertFormula,
   listFormulas as listFormulaRows,
@@ -128,6 +130,63 @@ const codeOfFormula = (resource_id: string): CodeResource => ({ resource_type: '
 export const checkFormulaCode = (ctx: CodeContext, work: Work, code: string): Promise<void> =>
   checkCode(ctx, work, { of: 'formula', result: '{ raw: {} }' }, [['code', code]]);
 
+/** What a formula has that is the code of one reactor. It has no contracts. */
+const ofReactor = (name: string) => ({
+  name,
+  description: null,
+  icon: null,
+  configuration: [],
+  request_parameters: [],
+  isOfReactor: true,
+});
+
+/** Writes the code of a new reactor as a formula with its id. @returns the formula as the reactor shows it. */
+export const insertReactorCode = async (
+  ctx: CodeContext,
+  work: Work,
+  tx: PrismaTransaction,
+  keys: TenantKeys,
+  { id, name, code, ...created }: { id: string; name: string; code: string; created_at: Date; created_by: string },
+): Promise<FormulaRecord> => {
+  const row = { id, ...ofReactor(name), ...created };
+  await insertFormula(tx, row, sealText(ctx, keys, codePlace(tx.tenant_id, id), code));
+  const deployed = { before: undefined, code: { code }, note: undefined };
+  await keepVersion(ctx, work, tx, { keys, resource: codeOfFormula(id), ...deployed });
+  const rest = { type: 'private', status: 'verified', modified_at: null, modified_by: null } as const;
+  return recordOf({ ...row, ...rest }, code);
+};
+
+/** Removes a formula, or the code of a reactor that is gone, with its versions. */
+export const removeFormula = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  await deleteFormulaRow(tx, id);
+  await deleteCodeOf(tx, codeOfFormula(id));
+};
+
+/** Replaces the code of a locked reactor. @param code undefined: it stays. @throws forbidden for what the caller does not hold. */
+export const changeReactorCode = async (
+  ctx: CodeContext,
+  work: Work,
+  tx: PrismaTransaction,
+  keys: TenantKeys,
+  {
+    row,
+    name,
+    code,
+    ...modified
+  }: {
+    row: StoredFormula;
+    name: string;
+    code: string | undefined;
+    modified_at: Date;
+    modified_by: string;
+  },
+): Promise<FormulaRecord> => {
+  const written = code ?? openCode(ctx, tx.tenant_id, keys, row);
+  const fields = { ...ofReactor(name), ...modified };
+  await deploy(ctx, work, tx, { keys, row, fields, code: written, note: undefined });
+  return recordOf({ ...row, ...fields }, written);
+};
+
 const columnsOf = ({ name, description, icon, configuration, request_parameters }: FormulaInput) => ({
   name,
   description: description ?? null,
@@ -149,14 +208,11 @@ const showFormulas = async (
 const formulas = resourceOf<CodeContext, StoredFormula, { name: string | undefined }, FormulaRecord>({
   entity_type: 'reactor_formula',
   noun: 'reactor formula',
-  find: findFormula,
+  find: findListedFormula,
   count: countFormulas,
   list: listFormulaRows,
   lock: lockFormula,
-  remove: async (tx, id) => {
-    await deleteFormulaRow(tx, id);
-    await deleteCodeOf(tx, codeOfFormula(id));
-  },
+  remove: removeFormula,
   show: showFormulas,
   changeOf: ({ tenant_id }) => ({ subject: 'runnable', id: tenant_id }),
   limit: { plural: 'formulas', max: FORMULAS_MAX, count: countFormulaRows },
@@ -195,8 +251,8 @@ export const createFormula = async (
 };
 
 /** @throws notFound for an unknown id and one of another tenant; forbidden for an official one. */
-const checkIsOwn = async (work: Work, id: string): Promise<void> => {
-  const row = await findFormula(work.db, id);
+const checkIsOwn = async (work: Work, id: string, find = findListedFormula): Promise<void> => {
+  const row = await find(work.db, id);
   if (!row) throw notFound('reactor formula');
   if (row.type === 'official') throw officialIsFixed();
 };
@@ -250,7 +306,19 @@ const deploy = async (
 
 /** The formula whose versions are read. @throws notFound. */
 export const findCodeOfFormula = async (work: Work, id: string): Promise<CodeResource> => {
+  if (!(await findListedFormula(work.db, id))) throw notFound('reactor formula');
+  return codeOfFormula(id);
+};
+
+/** That of a reactor, which may be the reactor's own code. @param id of the formula. @throws notFound. */
+export const findReactorCode = async (work: Work, id: string): Promise<CodeResource> => {
   if (!(await findFormula(work.db, id))) throw notFound('reactor formula');
+  return codeOfFormula(id);
+};
+
+/** @throws notFound; forbidden for an official formula. */
+export const findOwnReactorCode = async (work: Work, id: string): Promise<CodeResource> => {
+  await checkIsOwn(work, id, findFormula);
   return codeOfFormula(id);
 };
 
@@ -268,21 +336,29 @@ export const restoreFormula = async (
   ctx: CodeContext,
   work: Work,
   id: string,
+  given: { number: number; note: string | undefined },
+): Promise<VersionRecord> => restoreCode(ctx, work, await findOwnCode(work, id), given);
+
+/** As restoreFormula, of a formula that is the caller's to change. */
+export const restoreCode = async (
+  ctx: CodeContext,
+  work: Work,
+  resource: CodeResource,
   { number, note }: { number: number; note: string | undefined },
 ): Promise<VersionRecord> => {
-  const resource = await findOwnCode(work, id);
   const { code = '' } = (await findCodeOfVersion(ctx, work, resource, number)).code;
   await checkFormulaCode(ctx, work, code);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
   const restore = async (tx: PrismaTransaction, row: StoredFormula): Promise<VersionRecord> => {
     const { name, description, icon } = row;
-    const fields = { name, description, icon, ...contractsOf(row), ...modified };
+    const isOfReactor = isCodeOfReactor(row);
+    const fields = { name, description, icon, isOfReactor, ...contractsOf(row), ...modified };
     const version = await deploy(ctx, work, tx, { keys, row, fields, code, note });
     if (!version) throw notFound('version');
     return version;
   };
-  return formulas.change(ctx, work, id, restore, CODE_RESTORED);
+  return formulas.change(ctx, work, resource.resource_id, restore, CODE_RESTORED);
 };
 
 /** Removes a formula of the tenant. @throws notFound; forbidden for an official one; conflict while it has reactors. */

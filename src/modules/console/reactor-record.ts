@@ -20,6 +20,8 @@ export type Reactor = {
   id: string;
   name: string;
   formula: Formula;
+  /** Where the reactor was created with its code. */
+  code?: string;
   configuration: Record<string, string | number | boolean>;
   application?: { id: string; name: string };
   created_at: string;

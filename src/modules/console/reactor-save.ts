@@ -41,8 +41,15 @@ const saveCode = (visit: Visit, { reactor, code }: Editor): Promise<ApiAnswer> =
   return visit.api({ method: 'PUT', url: `/reactor-formulas/${id}`, json, withAllGrants: true });
 };
 
+/** The code of a reactor that was created with it, with nothing else. */
+const saveOwnCode = (visit: Visit, { reactor, code }: Editor): Promise<ApiAnswer> =>
+  visit.api({ method: 'PATCH', url: `/reactors/${reactor.id}`, json: { code }, withAllGrants: true });
+
 const saveReactor = (visit: Visit, editor: Editor): Promise<ApiAnswer> => {
-  const { id, application } = editor.reactor;
+  const { id, application, code } = editor.reactor;
+  // No contract names the values of its configuration: this page does not show them.
+  if (code !== undefined)
+    return visit.api({ method: 'PATCH', url: `/reactors/${id}`, json: { name: editor.name }, withAllGrants: true });
   const json = {
     name: editor.name,
     configuration: configurationOf(editor),
@@ -68,9 +75,11 @@ export const saveEditor = async (visit: Visit, typed: Editor): Promise<Saved> =>
       status: 409,
     };
   if (isCodeChanged(editor)) {
-    const answer = await saveCode(visit, editor);
+    const isOwn = editor.reactor.code !== undefined;
+    const answer = await (isOwn ? saveOwnCode(visit, editor) : saveCode(visit, editor));
     if (!isSuccess(answer)) return refused(editor, 'The code was not saved.', answer);
-    editor = withReactor(editor, { ...editor.reactor, formula: answer.body as Formula });
+    const saved = isOwn ? (answer.body as Reactor) : { ...editor.reactor, formula: answer.body as Formula };
+    editor = withReactor(editor, saved);
   }
   if (isConfigurationChanged(editor)) {
     const answer = await saveReactor(visit, editor);

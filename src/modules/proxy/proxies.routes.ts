@@ -9,7 +9,16 @@ import { type Code } from '../code/versions.ts';
 import { versionRoutes } from '../code/versions.routes.ts';
 import type { ProxyContext } from './context.ts';
 import { findCodeOfProxy, restoreProxy } from './proxy-versions.ts';
-import { changeProxy, codeOf, createProxy, deleteProxy, getProxy, listProxies, rotateProxyKey } from './proxies.ts';
+import {
+  changeProxy,
+  codeOf,
+  createProxy,
+  deleteProxy,
+  getProxy,
+  listProxies,
+  patchProxy,
+  rotateProxyKey,
+} from './proxies.ts';
 import {
   exampleProxy,
   keyRotation,
@@ -23,6 +32,8 @@ import {
   proxyPage,
   proxyPageExamples,
   proxyParams,
+  proxyPatch,
+  proxyPatchExamples,
   proxyQuery,
   proxyRecord,
   transformsShape,
@@ -75,6 +86,15 @@ export const proxiesRoutes = (app: App, ctx: ProxyContext): void => {
     examples: proxyChangeExamples,
     idempotency: 'brief',
     run: changeProxy,
+  });
+  routes.patch({
+    description:
+      'Changes parts of a proxy by a JSON merge patch (RFC 7396): what is left out stays, null removes. A transform is replaced as a whole. The rules of a whole change hold.',
+    body: proxyPatch,
+    answer: 'The changed proxy, with its key for callers with `proxy:read`.',
+    examples: proxyPatchExamples,
+    idempotency: 'brief',
+    run: patchProxy,
   });
   routes.delete({
     description: 'Deletes a proxy and ends its key, at once and in all processes of the vault. Its application stays.',

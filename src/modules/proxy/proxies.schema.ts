@@ -1,6 +1,6 @@
 // Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
 import { z } from 'zod';
-import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
+import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
 import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/times.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
@@ -19,6 +19,8 @@ import {
 import { optional, optionalWith } from '../../platform/optional.ts';
 import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
 import { noteField } from '../code/versions.schema.ts';
+import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
+import { codeOfMask, isPattern, MASK_EXPRESSION_LENGTH_MAX, MASK_REPLACEMENT_LENGTH_MAX } from './mask-transform.ts';
 import { configurationKeywords, ELEMENTS_MAX, formulaFields } from '../code/formula-fields.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from '../reactors/reactors.ts';
 
@@ -54,10 +56,129 @@ const timeoutError = `must be a whole number from ${TIMEOUT_SECONDS.least} to ${
 
 const urlError = `must be an https URL of at most ${DESTINATION_URL_LENGTH_MAX} characters`;
 
+const PATTERN_ERROR = `must be a regular expression of JavaScript, of at most ${MASK_EXPRESSION_LENGTH_MAX} characters`;
+
+const REPLACEMENT_ERROR = `must be text of at most ${MASK_REPLACEMENT_LENGTH_MAX} characters`;
+
 const RESPONSE_CODE_IN_DOCUMENTS =
   'module.exports = async ({ args }) => ({ body: { ok: true }, headers: args.headers });';
 
-/** Used in requests and responses. */
+const MASK = {
+  type: z.enum(['code', 'mask'], 'must be code or mask'),
+  matcher: z.literal('regex', 'must be regex'),
+  expression: z
+    .string(PATTERN_ERROR)
+    .min(1, PATTERN_ERROR)
+    .max(MASK_EXPRESSION_LENGTH_MAX, PATTERN_ERROR)
+    .refine((text) => isStorableText(text) && isPattern(text), PATTERN_ERROR),
+  replacement: z
+    .string(REPLACEMENT_ERROR)
+    .max(MASK_REPLACEMENT_LENGTH_MAX, REPLACEMENT_ERROR)
+    .refine(isStorableText, NOT_STORABLE),
+};
+
+/** The code of a transform in a request. @throws nothing: problems are added to the context. */
+const codeOfGiven = (
+  { type, code, matcher, expression, replacement = '*' }: z.output<typeof givenFields>,
+  ctx: z.RefinementCtx,
+): string => {
+  const refuse = (path: string, message: string): never => {
+    ctx.addIssue({ code: 'custom', path: [path], message });
+    return z.NEVER;
+  };
+  if (type !== 'mask') {
+    if (matcher !== undefined || expression !== undefined) return refuse('type', 'must be mask, or have code alone');
+    return code ?? refuse('code', 'must be text: JavaScript that exports one function');
+  }
+  if (expression === undefined) return refuse('expression', PATTERN_ERROR);
+  const made = codeOfMask({ expression, replacement });
+  // Clients send records back.
+  return code === undefined || code === made
+    ? made
+    : refuse('code', 'must be left out of a transform of the type mask');
+};
+
+const givenFields = z.object(
+  {
+    type: optional(MASK.type).meta({
+      description:
+        '`code`, or `mask`: replaces what `expression` matches in the body of a response by `replacement`. Left out: code.',
+      example: 'code',
+    }),
+    code: optional(formulaFields.code).meta({
+      description: 'The code: JavaScript that exports one function.',
+      example: RESPONSE_CODE_IN_DOCUMENTS,
+    }),
+    matcher: optional(MASK.matcher).meta({ description: 'Of a mask: `regex`. Left out: regex.', example: 'regex' }),
+    expression: optional(MASK.expression).meta({
+      description: `Of a mask: a regular expression of JavaScript, of at most ${MASK_EXPRESSION_LENGTH_MAX} characters.`,
+      example: '[0-9]{12,15}(?=[0-9]{4})',
+    }),
+    replacement: optional(MASK.replacement).meta({
+      description: 'Of a mask: the text in place of each match. Left out: `*`.',
+      example: '*',
+    }),
+  },
+  'must be an object with code',
+);
+
+/** A transform in a request. */
+const givenTransform = givenFields
+  .transform(codeOfGiven)
+  .meta({ id: 'ProxyTransformRequest', description: 'Code, or a built-in mask, that transforms messages of a proxy.' });
+
+/** Only code: a request is not masked. */
+const givenRequestTransform = z
+  .object(
+    {
+      type: optional(z.literal('code', 'must be code: masks are for responses')).meta({
+        description: '`code`, or left out.',
+        example: 'code',
+      }),
+      code: formulaFields.code.meta({
+        description: 'The code: JavaScript that exports one function.',
+        example: exampleProxy.request_transform.code,
+      }),
+    },
+    'must be an object with code',
+  )
+  .transform(({ code }) => code)
+  .meta({ id: 'ProxyRequestTransformRequest', description: 'Code that transforms requests of a proxy.' });
+
+const LIST_ERROR = 'must be a list of at most one transform: a proxy runs one in each direction';
+
+/** The form of current clients of the earlier API. */
+const listOf = <T extends z.ZodType>(transform: T) => z.array(transform, LIST_ERROR).max(1, LIST_ERROR);
+
+const inList = (name: string) => ({ description: `\`${name}\` as a list of one. Not together with it.` });
+
+/** The transform in one of its two forms. Undefined where both are left out; null where a patch removes it. */
+const oneOf = (
+  single: string | null | undefined,
+  list: string[] | null | undefined,
+  name: string,
+  ctx: z.RefinementCtx,
+): string | null | undefined => {
+  if (list === undefined) return single;
+  if (single !== undefined && single !== null && (list ?? []).length > 0)
+    ctx.addIssue({ code: 'custom', path: [`${name}s`], message: `must not be there beside ${name}` });
+  return list?.[0] ?? single ?? null;
+};
+
+/** `expressions` in one of its two forms. */
+const expressionsOf = (
+  expressions: 'on' | 'off' | undefined,
+  disabled: boolean | undefined,
+  ctx: z.RefinementCtx,
+): 'on' | 'off' | undefined => {
+  if (disabled === undefined) return expressions;
+  const said = disabled ? 'off' : 'on';
+  if (expressions !== undefined && expressions !== said)
+    ctx.addIssue({ code: 'custom', path: ['disable_detokenization'], message: 'must say the same as expressions' });
+  return said;
+};
+
+/** Used in versions and drafts. */
 const proxyTransform = z
   .object(
     {
@@ -70,11 +191,48 @@ const proxyTransform = z
   )
   .meta({ id: 'ProxyTransform', description: 'Code that transforms requests or responses of a proxy.' });
 
+/** Of a proxy in a response. */
+const shownTransform = z
+  .object({
+    code: z.string().meta({ description: 'The code that runs.', example: RESPONSE_CODE_IN_DOCUMENTS }),
+    type: z
+      .string()
+      .optional()
+      .meta({
+        description: '`mask`, where the code is a built-in mask.',
+        'x-extensible-enum': ['mask'],
+        example: 'mask',
+      }),
+    matcher: z.string().optional().meta({ description: 'How a mask finds what it replaces.', example: 'regex' }),
+    expression: z
+      .string()
+      .optional()
+      .meta({ description: 'The regular expression of a mask.', example: '[0-9]{12,15}(?=[0-9]{4})' }),
+    replacement: z
+      .string()
+      .optional()
+      .meta({ description: 'The text of a mask in place of each match.', example: '*' }),
+  })
+  .meta({ id: 'ShownProxyTransform', description: 'A transform of a proxy, with what a built-in mask is made of.' });
+
 const pem = (description: string, example: string) =>
   z
     .string(`must be text in PEM of at most ${PEM_LENGTH_MAX} characters`)
     .max(PEM_LENGTH_MAX, `must have at most ${PEM_LENGTH_MAX} characters`)
     .meta({ description, example });
+
+const givenCertificate = z
+  .object(
+    {
+      certificate: pem(
+        'The certificate in PEM, followed by the intermediate certificates. Responses show it.',
+        CERTIFICATE_IN_DOCUMENTS,
+      ),
+      private_key: pem('The private key in PEM, not encrypted. No response shows it.', PRIVATE_EXAMPLE_API_KEY),
+    },
+    'must be an object with a certificate and its private_key',
+  )
+  .meta({ id: 'ClientCertificateWithKey', description: 'A certificate and its private key.' });
 
 /** Used for creates and changes. */
 const proxyBody = z
@@ -88,14 +246,16 @@ const proxyBody = z
         pattern: '^[Hh][Tt][Tt][Pp][Ss]://[^\\s#\\\\]+$',
         example: exampleProxy.destination_url,
       }),
-      request_transform: optional(proxyTransform).meta({
+      request_transform: optional(givenRequestTransform).meta({
         description:
           'Runs on each request after expressions are replaced, and returns what the proxy sends. Left out: none.',
       }),
-      response_transform: optional(proxyTransform).meta({
+      request_transforms: optional(listOf(givenRequestTransform)).meta(inList('request_transform')),
+      response_transform: optional(givenTransform).meta({
         description:
           'Runs on each response of the destination, with any status, and returns the response of the proxy. Left out: none.',
       }),
+      response_transforms: optional(listOf(givenTransform)).meta(inList('response_transform')),
       application: optional(applicationReference).meta({
         description:
           'The application whose permissions the transforms have. It is the caller too where a request has no API key. The caller that creates or changes the proxy must have all its permissions. Left out: none.',
@@ -113,10 +273,14 @@ const proxyBody = z
         description: 'Whether a request needs an API key in addition to the key of the proxy. Left out: true.',
         example: true,
       }),
-      expressions: optionalWith(z.enum(['on', 'off'], "must be 'on' or 'off'"), 'on').meta({
+      expressions: optional(z.enum(['on', 'off'], "must be 'on' or 'off'")).meta({
         description:
           'Whether `{{ }}` in requests are expressions. `off`: all of a request is data and is sent as it is, for proxies that take requests of other systems, such as webhooks. Left out: on.',
         example: 'on',
+      }),
+      disable_detokenization: optional(z.boolean('must be true or false')).meta({
+        description: '`true` means the same as `expressions: off`.',
+        example: false,
       }),
       timeout_seconds: optional(
         z.int(timeoutError).min(TIMEOUT_SECONDS.least, timeoutError).max(TIMEOUT_SECONDS.most, timeoutError),
@@ -128,33 +292,84 @@ const proxyBody = z
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
       }),
-      client_certificate: z
-        .object(
-          {
-            certificate: pem(
-              'The certificate in PEM, followed by the intermediate certificates. Responses show it.',
-              CERTIFICATE_IN_DOCUMENTS,
-            ),
-            private_key: pem('The private key in PEM, not encrypted. No response shows it.', PRIVATE_EXAMPLE_API_KEY),
-          },
-          'must be an object with a certificate and its private_key',
-        )
-        .meta({ id: 'ClientCertificateWithKey', description: 'A certificate and its private key.' })
-        .nullish()
-        .meta({
-          description:
-            'The client certificate for destinations that require one (mutual TLS). Null: none. A change without it keeps it.',
-        }),
+      client_certificate: givenCertificate.nullish().meta({
+        description:
+          'The client certificate for destinations that require one (mutual TLS). Null: none. A change without it keeps it.',
+      }),
       note: noteField,
     },
     'the body must be an object',
   )
-  .transform(({ application, request_transform, response_transform, ...rest }) => ({
+  .transform(({ application, request_transforms, response_transforms, disable_detokenization, ...rest }, ctx) => ({
     ...rest,
-    request_transform: request_transform?.code,
-    response_transform: response_transform?.code,
+    request_transform: oneOf(rest.request_transform, request_transforms, 'request_transform', ctx) ?? undefined,
+    response_transform: oneOf(rest.response_transform, response_transforms, 'response_transform', ctx) ?? undefined,
+    expressions: expressionsOf(rest.expressions, disable_detokenization, ctx) ?? ('on' as const),
     application_id: application?.id,
   }));
+
+/** A merge patch. Null removes, so it is not absence. */
+export const proxyPatch = z
+  .object(
+    {
+      name: nameSchema.optional().meta({ description: 'The new name.', example: exampleProxy.name }),
+      destination_url: z.string(urlError).max(DESTINATION_URL_LENGTH_MAX, urlError).optional().meta({
+        description: 'The new https URL.',
+        example: exampleProxy.destination_url,
+      }),
+      request_transform: givenRequestTransform.nullish().meta({
+        description: 'The new transform of requests, as a whole. Null: none.',
+      }),
+      request_transforms: listOf(givenRequestTransform).nullish().meta(inList('request_transform')),
+      response_transform: givenTransform.nullish().meta({
+        description: 'The new transform of responses, as a whole. Null: none.',
+      }),
+      response_transforms: listOf(givenTransform).nullish().meta(inList('response_transform')),
+      application: applicationReference.nullish().meta({ description: 'The new application. Null: none.' }),
+      configuration: z.record(z.string(), z.any(), 'must be an object').meta(configurationKeywords).nullish().meta({
+        description: 'Values to set. Null removes one of them; null in place of the object removes all.',
+        example: exampleProxy.configuration,
+      }),
+      require_auth: z.boolean('must be true or false').optional().meta({
+        description: 'Whether a request needs an API key in addition to the key of the proxy.',
+        example: true,
+      }),
+      expressions: z
+        .enum(['on', 'off'], "must be 'on' or 'off'")
+        .optional()
+        .meta({
+          'x-extensible-enum': ['on', 'off'],
+          description: 'Whether `{{ }}` in requests are expressions.',
+          example: 'on',
+        }),
+      disable_detokenization: z.boolean('must be true or false').optional().meta({
+        description: '`true` means the same as `expressions: off`.',
+        example: false,
+      }),
+      timeout_seconds: z
+        .int(timeoutError)
+        .min(TIMEOUT_SECONDS.least, timeoutError)
+        .max(TIMEOUT_SECONDS.most, timeoutError)
+        .nullish()
+        .meta({ description: 'The new timeout. Null: the usual one.', example: exampleProxy.timeout_seconds }),
+      client_certificate: givenCertificate.nullish().meta({
+        description: 'The new client certificate, as a whole. Null: none.',
+      }),
+      allowed_hosts: hostList.nullish().meta({
+        description: 'The hosts that the proxy may send to, as a whole. Null: not limited.',
+        example: exampleProxy.allowed_hosts,
+      }),
+      note: noteField,
+    },
+    'the body must be an object',
+  )
+  .transform(({ request_transforms, response_transforms, disable_detokenization, ...rest }, ctx) => ({
+    ...rest,
+    request_transform: oneOf(rest.request_transform, request_transforms, 'request_transform', ctx),
+    response_transform: oneOf(rest.response_transform, response_transforms, 'response_transform', ctx),
+    expressions: expressionsOf(rest.expressions, disable_detokenization, ctx),
+  }))
+  .meta({ id: 'ProxyPatch', description: 'A merge patch (RFC 7396). What is left out stays.' });
 
 const transforms = {
   request_transform: optional(proxyTransform).meta({ description: 'The code for each request. Left out: none.' }),
@@ -207,7 +422,7 @@ export const proxyRecord = z
       example: exampleProxy.timeout_seconds,
     }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
-    response_transform: proxyTransform.optional().meta({ description: 'The code that runs on each response.' }),
+    response_transform: shownTransform.optional().meta({ description: 'The code that runs on each response.' }),
     application_id: uuid(
       'The id of the application whose permissions the transforms have. Left out: none.',
       APPLICATION_ID,
@@ -289,6 +504,15 @@ export const proxyExamples: { response: Examples } = { response: { payments: { s
 export const proxyChangeExamples: { request: Examples; response: Examples } = {
   request: { payments: { summary, value: exampleRequest } },
   response: { payments: { summary, value: { ...exampleProxy, ...modified } } },
+};
+
+const patch = { configuration: { API_KEY: 'other-key' } };
+
+export const proxyPatchExamples: { request: Examples; response: Examples } = {
+  request: { payments: { summary: 'Another key of the destination', value: patch } },
+  response: {
+    payments: { summary: 'Another key of the destination', value: { ...exampleProxy, ...patch, ...modified } },
+  },
 };
 
 export const keyRotationExamples: { request: Examples; response: Examples } = {

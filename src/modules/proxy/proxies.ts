@@ -33,11 +33,16 @@ import { type FieldCode, fieldErrors, invalidInput } from '../../platform/errors
 import { checkCode } from '../code/code.ts';
 import { type CodeResource, deleteCodeOf } from '../code/rows/code-versions.ts';
 import { type Code, keepVersion } from '../code/versions.ts';
-import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
-import { checkApplication, checkApplications, type Configuration, textProblems } from '../reactors/reactors.ts';
+import {
+  checkApplication,
+  checkApplications,
+  type Configuration,
+  patchConfiguration,
+  undeclaredProblems,
+} from '../reactors/reactors.ts';
 import { TIMEOUT_SECONDS } from '../../platform/times.ts';
-import { formatPath } from '../../platform/json/json.ts';
+import { type Mask, maskOfCode } from './mask-transform.ts';
 import { holdsOwnKey, NO_API_KEY } from './own-keys.ts';
 import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
 import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
@@ -50,7 +55,8 @@ export const DESTINATION_URL_LENGTH_MAX = 400;
 /** Proxies of a tenant. A revocation hashes the route of each, with its transforms and certificate, and signs it again. */
 export const PROXIES_MAX = 1_000;
 
-type Transform = { code: string };
+/** A mask is shown as what it was made of, beside its code. */
+type Transform = { code: string } & Partial<{ type: 'mask'; matcher: 'regex' } & Mask>;
 
 /** A proxy in a response. Undefined attributes are left out. */
 export type ProxyRecord = {
@@ -97,7 +103,23 @@ export type ProxyInput = {
   note?: string | undefined;
 };
 
-const transformOf = (code: string | undefined): Transform | undefined => (code === undefined ? undefined : { code });
+/** What is left out stays. In the configuration, null removes a value. */
+export type ProxyPatch = Partial<
+  Omit<ProxyInput, 'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds'>
+> & {
+  /** Null removes it, as in what follows. */
+  request_transform?: string | null | undefined;
+  response_transform?: string | null | undefined;
+  allowed_hosts?: string[] | null | undefined;
+  timeout_seconds?: number | null | undefined;
+  application?: { id?: string | undefined } | null | undefined;
+};
+
+const transformOf = (code: string | undefined): Transform | undefined => {
+  if (code === undefined) return undefined;
+  const mask = maskOfCode(code);
+  return mask ? { type: 'mask', matcher: 'regex', ...mask, code } : { code };
+};
 
 const shownCertificate = ({ certificate }: ClientCertificate): ProxyRecord['client_certificate'] => {
   const { fingerprint_sha256, expires_at } = describeCertificate(certificate);
@@ -167,22 +189,6 @@ const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_ho
   return problems;
 };
 
-/** The rules of a reactor's configuration, without a formula that declares its entries. */
-const configurationProblems = (configuration: Record<string, unknown>): Problem[] => {
-  const entries = Object.entries(configuration);
-  if (entries.length > ELEMENTS_MAX)
-    return [['configuration', `must have at most ${ELEMENTS_MAX} entries`, 'too_large']];
-  const problems = entries.flatMap(([name, value]): Problem[] => {
-    const path = formatPath(['configuration', name]);
-    const validName = configurationName.safeParse(name);
-    if (!validName.success) return [[path, validName.error.issues[0]?.message ?? 'is not valid']];
-    return ['string', 'number', 'boolean'].includes(typeof value)
-      ? []
-      : [[path, 'must be text, a number or a boolean', 'wrong_type']];
-  });
-  return problems.length > 0 ? problems : textProblems(configuration as Configuration);
-};
-
 /** A validated body. If `client_certificate` is undefined, the body does not have it. */
 type CheckedInput = Omit<ProxyRoute, 'key' | 'previous_key' | 'client_certificate'> & {
   client_certificate: ClientCertificate | null | undefined;
@@ -207,19 +213,25 @@ export const checkTransforms = (ctx: ReactorsContext, work: Work, code: Code): P
     Object.entries(code).map(([name, text]) => [`${name}.code`, text] as const),
   );
 
-/** @throws forbidden for hosts beyond the caller's; invalidInput with every invalid field; as checkCode. */
+/** @throws as checkFields; as checkCode. */
 const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
+  const checked = checkFields(ctx, work, input);
+  await checkTransforms(ctx, work, codeOf(input));
+  return checked;
+};
+
+/** All but the code. @throws forbidden for hosts beyond the caller's; invalidInput with every invalid field. */
+const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): CheckedInput => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
   const { destination_url, request_transform, response_transform, expressions, timeout_seconds } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
-    ...configurationProblems(input.configuration ?? {}),
+    ...undeclaredProblems(input.configuration ?? {}),
     ...(certificate?.problems ?? []).map(([field, sentence]): Problem => [`client_certificate.${field}`, sentence]),
   ];
   if (problems.length > 0) throw invalidInput(fieldErrors(problems));
-  await checkTransforms(ctx, work, codeOf({ request_transform, response_transform }));
   return {
     destination_url,
     request_transform,
@@ -316,16 +328,59 @@ export const changeProxy = async (
   id: string,
   input: ProxyInput,
 ): Promise<ProxyRecord> => {
+  await checkInput(ctx, work, input);
+  return replaceProxy(ctx, work, id, () => input);
+};
+
+/** Changes what the patch names; the rest stays. @throws as changeProxy. */
+export const patchProxy = async (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  patch: ProxyPatch,
+): Promise<ProxyRecord> => {
+  const { request_transform, response_transform, application, configuration, ...others } = patch;
+  const named = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined));
+  const codes = {
+    request_transform: request_transform ?? undefined,
+    response_transform: response_transform ?? undefined,
+  };
+  // Checked before the proxy is locked: the check runs it. Code that stays was checked already.
+  await checkTransforms(ctx, work, codeOf(codes));
+  return replaceProxy(ctx, work, id, (current) => ({
+    ...current,
+    ...named,
+    allowed_hosts: patch.allowed_hosts === undefined ? current.allowed_hosts : (patch.allowed_hosts ?? undefined),
+    timeout_seconds:
+      patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
+    request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
+    response_transform: response_transform === undefined ? current.response_transform : codes.response_transform,
+    configuration:
+      configuration === undefined
+        ? current.configuration
+        : configuration && patchConfiguration(current.configuration ?? {}, configuration),
+    application_id: application === null ? undefined : (application?.id ?? current.application_id),
+  }));
+};
+
+/** @param inputOf called with the state of the locked proxy. Its code is checked. */
+const replaceProxy = async (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  inputOf: (current: ProxyInput) => ProxyInput,
+): Promise<ProxyRecord> => {
   const { tenant_id } = work;
-  const { application_id } = input;
-  const checked = await checkInput(ctx, work, input);
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
   return proxies.change(ctx, work, id, async (tx, stored) => {
     const before = await lockApplicationForUse(tx, stored.application_id);
+    const kept = openRoute(ctx, tenant_id, keys, id, stored.sealed);
+    const input = inputOf(currentOf(stored, kept, before?.id));
+    const { application_id } = input;
     const after = await lockApplicationForUse(tx, application_id);
     checkApplications(ctx, work, application_id, { before, after });
-    const kept = openRoute(ctx, tenant_id, keys, id, stored.sealed);
+    const checked = checkFields(ctx, work, input);
     const certificate = checked.client_certificate;
     const client_certificate = certificate === undefined ? kept.client_certificate : (certificate ?? undefined);
     const route = { ...checked, key: kept.key, previous_key: kept.previous_key, client_certificate };
@@ -336,6 +391,24 @@ export const changeProxy = async (
     return recordOf(ctx, work, { ...stored, ...row }, route);
   });
 };
+
+/** A stored proxy as a request would have it. A client certificate that is not named stays. */
+const currentOf = (
+  { name, require_auth, allowed_hosts }: StoredProxy,
+  { destination_url, request_transform, response_transform, configuration, expressions, timeout_seconds }: ProxyRoute,
+  application_id: string | undefined,
+): ProxyInput => ({
+  name,
+  require_auth,
+  allowed_hosts: hostsOf(allowed_hosts),
+  destination_url,
+  request_transform,
+  response_transform,
+  configuration,
+  expressions,
+  timeout_seconds,
+  application_id,
+});
 
 /** How long a replaced key may live. */
 export const GRACE_SECONDS_MAX = 86_400;

@@ -19,6 +19,7 @@ import {
   findOwnCodeOfReactor,
   getReactor,
   listReactors,
+  patchReactor,
   restoreReactor,
 } from './reactors.ts';
 import {
@@ -40,6 +41,8 @@ import {
   reactorPage,
   reactorPageExamples,
   reactorParams,
+  reactorPatch,
+  reactorPatchExamples,
   reactorQuery,
   reactorRecord,
 } from './reactors.schema.ts';
@@ -64,7 +67,7 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
   });
   routes.create({
     description:
-      'Creates a reactor from a formula: an official one, or one of the tenant. The configuration must fit the contract of the formula, and is encrypted at rest. The code has the permissions of the application. The caller must have all of them. One more than a tenant may have is a 409.',
+      'Creates a reactor from a formula, an official one or one of the tenant, or with its own `code`. The configuration must fit the contract of the formula, and is encrypted at rest, as is the code. The code has the permissions of the application. The caller must have all of them. One more than a tenant may have is a 409.',
     body: newReactor,
     examples: newReactorExamples,
     failures: [404],
@@ -87,14 +90,22 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
   });
   routes.change({
     description:
-      'Replaces name, configuration and application. The formula cannot change. If the reactor has an application before or after the change, the caller must have all permissions of it.',
+      'Replaces name, configuration and application, and the code of a reactor that was created with it. The formula cannot change. If the reactor has an application before or after the change, the caller must have all permissions of it.',
     body: reactorChange,
     examples: reactorChangeExamples,
     idempotency: 'brief',
     run: changeReactor,
   });
+  routes.patch({
+    description:
+      'Changes parts of a reactor by a JSON merge patch (RFC 7396): what is left out stays, null removes. The rules of a whole change hold.',
+    body: reactorPatch,
+    examples: reactorPatchExamples,
+    idempotency: 'brief',
+    run: patchReactor,
+  });
   routes.delete({
-    description: 'Deletes a reactor. Its formula and its application stay.',
+    description: 'Deletes a reactor, and its code if it was created with it. Its formula and its application stay.',
     run: deleteReactor,
   });
   app.post(

@@ -15,7 +15,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
-import { configurationKeywords } from '../code/formula-fields.ts';
+import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
 import { optional } from '../../platform/optional.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from './reactors.ts';
 
@@ -56,11 +56,18 @@ const formulaReference = z
   )
   .meta({ id: 'FormulaReference', description: 'A formula, named by its id.' });
 
+const OWN_CODE =
+  'The code of this reactor alone: JavaScript that exports one function. It has no contracts: any `args` and any configuration reach it.';
+
 const bodyError = 'the body must be an object';
 
 /** The body in the form of the functions in reactors.ts. */
 const inputOf = <
-  T extends { application?: { id?: string | undefined } | undefined; formula?: { id: string } | undefined },
+  T extends {
+    application?: { id?: string | undefined } | undefined;
+    formula?: { id: string } | undefined;
+    code?: string | undefined;
+  },
 >({
   application,
   formula,
@@ -71,13 +78,28 @@ export const newReactor = z
   .object(
     {
       ...fields,
-      formula: formulaReference.meta({
-        description: 'The formula of the reactor: an official one, or one of the tenant.',
+      formula: optional(formulaReference).meta({
+        description:
+          'The formula of the reactor: an official one, or one of the tenant. Left out where there is `code`.',
+      }),
+      code: optional(formulaFields.code).meta({
+        description: `${OWN_CODE} In place of \`formula\`.`,
+        example: exampleFormula.code,
       }),
     },
     bodyError,
   )
-  .transform((body) => ({ ...inputOf(body), formula_id: body.formula.id }))
+  .superRefine(({ formula, code }, ctx) => {
+    if (formula && code !== undefined)
+      ctx.addIssue({ code: 'custom', path: ['code'], message: 'must not be there beside `formula`' });
+    if (!formula && code === undefined)
+      ctx.addIssue({
+        code: 'custom',
+        path: ['formula'],
+        message: 'must be an object with an id, unless there is `code`',
+      });
+  })
+  .transform(inputOf)
   .meta({ id: 'CreateReactorRequest', description: 'A reactor to create.' });
 
 export const reactorChange = z
@@ -87,11 +109,37 @@ export const reactorChange = z
       formula: optional(formulaReference).meta({
         description: 'The formula of the reactor. It may be left out, and cannot change: another id is a 400.',
       }),
+      code: optional(formulaFields.code).meta({
+        description: `The new code of a reactor that was created with its code. Left out: it stays. A 400 for a reactor of a formula.`,
+        example: exampleFormula.code,
+      }),
     },
     bodyError,
   )
   .transform(inputOf)
   .meta({ id: 'UpdateReactorRequest', description: 'The new state of the reactor, as a whole.' });
+
+/** A merge patch. Null removes, so it is not absence. */
+export const reactorPatch = z
+  .object(
+    {
+      name: nameSchema.optional().meta({ description: 'The new name.', example: exampleReactor.name }),
+      configuration: z.record(z.string(), z.any(), 'must be an object').meta(configurationKeywords).nullish().meta({
+        description: 'Values to set. Null removes one of them; null in place of the object removes all.',
+        example: exampleReactor.configuration,
+      }),
+      application: applicationReference.nullish().meta({ description: 'The new application. Null: none.' }),
+      formula: formulaReference.optional().meta({
+        description: 'The formula of the reactor, which cannot change: another id is a 400.',
+      }),
+      code: formulaFields.code.optional().meta({
+        description: 'The new code of a reactor that was created with its code.',
+        example: exampleFormula.code,
+      }),
+    },
+    bodyError,
+  )
+  .meta({ id: 'ReactorPatch', description: 'A merge patch (RFC 7396). What is left out stays.' });
 
 export const reactorRecord = z
   .object({
@@ -99,6 +147,10 @@ export const reactorRecord = z
     tenant_id: uuid('The id of the tenant that owns the reactor.', TENANT_ID),
     name: z.string().meta({ description: 'The name of the reactor.', example: exampleReactor.name }),
     formula: formulaRecord,
+    code: z.string().optional().meta({
+      description: 'Of a reactor that was created with its code: that code. Left out: the reactor has a formula.',
+      example: exampleFormula.code,
+    }),
     configuration: z.record(z.string(), z.any()).meta({
       description: "The values for the formula's contract: text, numbers and booleans.",
       example: exampleReactor.configuration,
@@ -147,6 +199,13 @@ export const reactorExamples: { response: Examples } = { response: { shop: { sum
 export const reactorChangeExamples: { request: Examples; response: Examples } = {
   request: { shop: { summary, value: asked } },
   response: { shop: { summary, value: { ...exampleReactor, ...modified } } },
+};
+
+const patch = { configuration: { SHOP: 'other-shop' } };
+
+export const reactorPatchExamples: { request: Examples; response: Examples } = {
+  request: { shop: { summary: 'Another shop', value: patch } },
+  response: { shop: { summary: 'Another shop', value: { ...exampleReactor, ...patch, ...modified } } },
 };
 
 export const reactorPageExamples: { response: Examples } = {

@@ -1,5 +1,5 @@
 // Reactors: formulas with a configuration and an application (docs/decisions/0018-reactor-applications.md).
-import { findFormulas, lockFormulaForUse } from '../code/rows/formulas.ts';
+import { findFormulas, lockFormulaForReactor, lockFormulaForUse } from '../code/rows/formulas.ts';
 import {
   type ApplicationReference,
   findApplicationReferences,
@@ -28,14 +28,18 @@ import type { StoredApplication } from '../access/rows/applications.ts';
 import { type FieldCode, fieldErrors, internal, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
 import { formatPath, isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { checkConfiguration } from '../code/contract.ts';
+import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import {
-  findCodeOfFormula,
-  findOwnCode,
+  changeReactorCode,
+  checkFormulaCode,
+  findOwnReactorCode,
+  findReactorCode,
   type FormulaRecord,
   formulaRecordOf,
+  insertReactorCode,
   isCutShort,
   pageTooLarge,
-  restoreFormula,
+  restoreCode,
 } from '../code/formulas.ts';
 import type { CodeResource } from '../code/rows/code-versions.ts';
 import type { VersionRecord } from '../code/versions.ts';
@@ -50,6 +54,8 @@ export type ReactorRecord = {
   tenant_id: string;
   name: string;
   formula: FormulaRecord;
+  /** Of a reactor that was created with its code: that of its formula. */
+  code: string | undefined;
   configuration: Configuration;
   application: ApplicationReference | undefined;
   created_by: string | undefined;
@@ -64,7 +70,19 @@ export type ReactorInput = {
   configuration: Record<string, unknown>;
   application_id: string | undefined;
   /** A change may leave it out: the formula stays. */
-  formula_id: string | undefined;
+  formula_id?: string | undefined;
+  /** In place of a formula. A change may leave it out: the code stays. */
+  code?: string | undefined;
+};
+
+/** What is left out stays. In the configuration, null removes a value. */
+export type ReactorPatch = {
+  name?: string | undefined;
+  configuration?: Record<string, unknown> | null | undefined;
+  /** Null removes it. */
+  application?: { id?: string | undefined } | null | undefined;
+  formula?: { id: string } | undefined;
+  code?: string | undefined;
 };
 
 /** Of a value that is text: room for a certificate or a private key, and a bound on what every invocation carries. */
@@ -72,6 +90,9 @@ export const CONFIGURATION_TEXT_LENGTH_MAX = 4_000;
 
 /** Reactors of a tenant. A revocation hashes the configuration of each, and signs it again. */
 export const REACTORS_MAX = 1_000;
+
+/** Whether a reactor was created with its code: its formula has its id, and declares nothing. */
+export const hasOwnCode = (reactor_id: string, formula_id: string): boolean => formula_id === reactor_id;
 
 export const reactorNotFound = () => notFound('reactor');
 
@@ -99,6 +120,7 @@ const recordOf = (
   tenant_id,
   name: row.name,
   formula,
+  code: hasOwnCode(row.id, formula.id) ? formula.code : undefined,
   configuration,
   application,
   created_by: row.created_by ?? undefined,
@@ -119,14 +141,54 @@ export const textProblems = (configuration: Configuration): TextProblem[] =>
     return isStorableText(value) ? [] : [[path, NOT_STORABLE, 'not_storable']];
   });
 
-/** @throws invalidInput naming every value that is not declared, is missing or has another type. */
-export const parseConfiguration = (given: unknown, elements: FormulaRecord['configuration']): Configuration => {
-  const errors = checkConfiguration(given, elements);
+type ConfigurationProblem = [path: string, sentence: string, code?: FieldCode];
+
+/** Problems of a configuration whose entries no formula declares. */
+export const undeclaredProblems = (configuration: Record<string, unknown>): ConfigurationProblem[] => {
+  const entries = Object.entries(configuration);
+  if (entries.length > ELEMENTS_MAX)
+    return [['configuration', `must have at most ${ELEMENTS_MAX} entries`, 'too_large']];
+  const problems = entries.flatMap(([name, value]): ConfigurationProblem[] => {
+    const path = formatPath(['configuration', name]);
+    const validName = configurationName.safeParse(name);
+    if (!validName.success) return [[path, validName.error.issues[0]?.message ?? 'is not valid']];
+    return ['string', 'number', 'boolean'].includes(typeof value)
+      ? []
+      : [[path, 'must be text, a number or a boolean', 'wrong_type']];
+  });
+  return problems.length > 0 ? problems : textProblems(configuration as Configuration);
+};
+
+/** The configuration of a reactor with its own code, which declares nothing. @throws invalidInput. */
+const parseUndeclared = (given: Record<string, unknown>): Configuration => {
+  const problems = undeclaredProblems(given);
+  if (problems.length > 0) throw invalidInput(fieldErrors(problems));
+  return given as Configuration;
+};
+
+/** @throws invalidInput naming every value that does not fit: for a formula, what its contract does not say. */
+export const parseConfiguration = (
+  given: Record<string, unknown>,
+  reactor_id: string,
+  formula: Pick<FormulaRecord, 'id' | 'configuration'>,
+): Configuration => {
+  if (hasOwnCode(reactor_id, formula.id)) return parseUndeclared(given);
+  const errors = checkConfiguration(given, formula.configuration);
   if (errors) throw invalidInput(errors);
   const configuration = given as Configuration;
   const sentences = textProblems(configuration);
   if (sentences.length > 0) throw invalidInput(fieldErrors(sentences));
   return configuration;
+};
+
+/** The patched configuration. Null, as a whole or for a value, removes. */
+export const patchConfiguration = (
+  current: Record<string, unknown>,
+  patch: Record<string, unknown> | null | undefined,
+): Record<string, unknown> => {
+  if (patch === undefined) return current;
+  if (patch === null) return {};
+  return Object.fromEntries(Object.entries({ ...current, ...patch }).filter(([, value]) => value !== null));
 };
 
 /** @throws notFound for an application that is unknown or of another tenant; forbidden for what the caller does not hold. */
@@ -200,32 +262,31 @@ export const listReactors = reactors.list;
 export const deleteReactor = reactors.delete;
 
 /**
- * Creates a reactor from a formula.
- * @throws notFound for a formula or application that is unknown or of another tenant; forbidden for an application with
+ * Creates a reactor from a formula, or with its own code.
+ * @throws as checkCode; notFound for a formula or application that is unknown or of another tenant; forbidden for an application with
  * permissions that the caller does not hold; invalidInput for a configuration that does not fit, and for a formula that is
  * coming soon.
  */
-export const createReactor = async (
-  ctx: CodeContext,
-  work: Work,
-  input: ReactorInput & { formula_id: string },
-): Promise<ReactorRecord> => {
+export const createReactor = async (ctx: CodeContext, work: Work, input: ReactorInput): Promise<ReactorRecord> => {
   const { tenant_id } = work;
-  const { name, formula_id, application_id } = input;
+  const { name, application_id, code } = input;
+  if (code !== undefined) await checkFormulaCode(ctx, work, code);
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const id = ctx.newUuid();
   const made = { id, name, created_at: ctx.now(), created_by: work.actor_id };
   return reactors.create(ctx, work, id, async (tx) => {
-    const stored = await lockFormulaForUse(tx, formula_id);
-    if (!stored) throw notFound('reactor formula');
+    const stored = code === undefined ? await lockFormulaForReactor(tx, input.formula_id ?? '') : undefined;
+    if (code === undefined && !stored) throw notFound('reactor formula');
     const application = await lockApplicationForUse(tx, application_id);
     checkApplication(ctx, work, application_id, application);
-    if (stored.status === 'coming_soon')
+    if (stored?.status === 'coming_soon')
       throw invalidField('formula.id', 'must be a formula that is available: this one is coming soon');
-    const formula = formulaRecordOf(ctx, tenant_id, keys, stored);
-    const configuration = parseConfiguration(input.configuration, formula.configuration);
+    const formula = stored
+      ? formulaRecordOf(ctx, tenant_id, keys, stored)
+      : await insertReactorCode(ctx, work, tx, keys, { ...made, code: code as string });
+    const configuration = parseConfiguration(input.configuration, id, formula);
     const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
-    await insertReactor(tx, { ...made, formula_id, application_id: application?.id ?? null }, sealed);
+    await insertReactor(tx, { ...made, formula_id: formula.id, application_id: application?.id ?? null }, sealed);
     const shown = { formula, configuration, application: application && referenceOf(tx, application) };
     return recordOf(tenant_id, { ...made, modified_at: null, modified_by: null }, shown);
   });
@@ -236,27 +297,50 @@ export const createReactor = async (
  * before the change and after it.
  * @throws as createReactor.
  */
-export const changeReactor = async (
+export const changeReactor = (ctx: CodeContext, work: Work, id: string, input: ReactorInput): Promise<ReactorRecord> =>
+  replaceReactor(ctx, work, id, input.code, () => input);
+
+/** Changes what the patch names; the rest stays. @throws as changeReactor. */
+export const patchReactor = (ctx: CodeContext, work: Work, id: string, patch: ReactorPatch): Promise<ReactorRecord> =>
+  replaceReactor(ctx, work, id, patch.code, (current) => ({
+    name: patch.name ?? current.name,
+    configuration: patchConfiguration(current.configuration, patch.configuration),
+    application_id: patch.application === null ? undefined : (patch.application?.id ?? current.application_id),
+    formula_id: patch.formula?.id,
+  }));
+
+/** @param code checked before the reactor is locked: the check runs it. @param inputOf called with the state of the locked reactor. */
+const replaceReactor = async (
   ctx: CodeContext,
   work: Work,
   id: string,
-  input: ReactorInput,
+  code: string | undefined,
+  inputOf: (current: ReactorInput) => ReactorInput,
 ): Promise<ReactorRecord> => {
   const { tenant_id } = work;
-  const { name, formula_id, application_id } = input;
+  if (code !== undefined) await checkFormulaCode(ctx, work, code);
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const changed = { name, modified_at: ctx.now(), modified_by: work.actor_id };
+  const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
   return reactors.change(ctx, work, id, async (tx, stored) => {
     const formulaRow = await lockFormulaForUse(tx, stored.formula_id);
     const before = await lockApplicationForUse(tx, stored.application_id);
+    const kept = openConfiguration(ctx, tenant_id, keys, id, stored.sealed);
+    const input = inputOf({ name: stored.name, configuration: kept, application_id: before?.id });
+    const { name, formula_id, application_id } = input;
     const after = await lockApplicationForUse(tx, application_id);
     checkApplications(ctx, work, application_id, { before, after });
     if (formula_id !== undefined && formula_id !== stored.formula_id)
       throw invalidField('formula.id', 'must be the formula that the reactor is made of: it cannot change');
     // A formula with reactors cannot be deleted through the API.
     if (!formulaRow) throw internal();
-    const formula = formulaRecordOf(ctx, tenant_id, keys, formulaRow);
-    const configuration = parseConfiguration(input.configuration, formula.configuration);
+    const isOwn = hasOwnCode(id, stored.formula_id);
+    if (code !== undefined && !isOwn)
+      throw invalidField('code', 'must be changed in the formula: the reactor was created from one', 'not_allowed');
+    const changed = { name, ...modified };
+    const formula = isOwn
+      ? await changeReactorCode(ctx, work, tx, keys, { row: formulaRow, ...changed, code })
+      : formulaRecordOf(ctx, tenant_id, keys, formulaRow);
+    const configuration = parseConfiguration(input.configuration, id, formula);
     const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
     await updateReactor(tx, id, { ...changed, application_id: after?.id ?? null }, sealed);
     const shown = { formula, configuration, application: after && referenceOf(tx, after) };
@@ -272,16 +356,16 @@ const findFormulaId = async (work: Work, id: string): Promise<string> => {
 };
 
 export const findCodeOfReactor = async (work: Work, id: string): Promise<CodeResource> =>
-  findCodeOfFormula(work, await findFormulaId(work, id));
+  findReactorCode(work, await findFormulaId(work, id));
 
-/** @throws as findOwnCode. */
+/** @throws as findOwnReactorCode. */
 export const findOwnCodeOfReactor = async (work: Work, id: string): Promise<CodeResource> =>
-  findOwnCode(work, await findFormulaId(work, id));
+  findOwnReactorCode(work, await findFormulaId(work, id));
 
-/** Restores its formula, and so the code of all reactors of the formula. @throws as restoreFormula. */
+/** Restores its own code, or its formula and so the code of all reactors of the formula. @throws as restoreFormula. */
 export const restoreReactor = async (
   ctx: CodeContext,
   work: Work,
   id: string,
   given: { number: number; note: string | undefined },
-): Promise<VersionRecord> => restoreFormula(ctx, work, await findFormulaId(work, id), given);
+): Promise<VersionRecord> => restoreCode(ctx, work, await findOwnCodeOfReactor(work, id), given);

@@ -3,6 +3,7 @@ import type { TenantDatabase } from '../../platform/db/database.ts';
 import { signedColumns } from '../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { listNamed, type NamedFilter, type NamedRecords, searchNameOf } from '../access/rows/names.ts';
+import { removeFormula } from '../code/formulas.ts';
 import type { StoredElement, StoredParameter } from '../code/rows/formulas.ts';
 
 export type StoredReactor = {
@@ -110,6 +111,9 @@ export const updateReactor = async (
 };
 
 export const deleteReactorRow = async (tx: PrismaTransaction, id: string): Promise<void> => {
+  const { prisma, tenant_id } = tx;
   await tx.signing.revoke('tenants');
-  await tx.prisma.reactors.deleteMany({ where: { tenant_id: tx.tenant_id, id } });
+  const row = await prisma.reactors.findUnique({ where: keyOf(tx, id), select: { formula_id: true } });
+  await prisma.reactors.deleteMany({ where: { tenant_id, id } });
+  if (row?.formula_id === id) await removeFormula(tx, id);
 };

@@ -49,7 +49,7 @@ export const testReactor = (
   const prepare = async (reactor: ReactorForRun): Promise<ReactorForRun> => {
     await checkApplicationOf(ctx, work, reactor);
     const { formula } = reactor;
-    const parsed = configuration && parseConfiguration(configuration, formula.configuration);
+    const parsed = configuration && parseConfiguration(configuration, id, formula);
     if (code !== undefined) await checkFormulaCode(ctx, work, code);
     const tried = { code: code ?? formula.code, configuration: parsed ?? reactor.configuration };
     // An executor keeps compiled code by its version.

@@ -1,11 +1,10 @@
 // Routes of /tokens: create, list, read, change, delete and search tokens.
 import type { TokensContext } from './context.ts';
-import { unsupportedMediaType } from '../../platform/errors.ts';
 import { answer, answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
 import { pageOf } from '../../platform/pagination.ts';
-import { patchMediaTypes } from '../../platform/http/problems.ts';
+import { patchMediaTypes, requirePatchType } from '../../platform/http/problems.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
 import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
 import { createTokenBody } from './token-request.schema.ts';
@@ -174,9 +173,7 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
       },
     },
     async (request, reply) => {
-      const type = request.headers['content-type'] ?? '';
-      if (!patchMediaTypes.includes(type.split(';', 1)[0]?.trim().toLowerCase() ?? ''))
-        throw unsupportedMediaType(`The body must be ${patchMediaTypes.join(' or ')}.`);
+      requirePatchType(request);
       return answer(reply, await changeToken(ctx, workOf(request), request.params.id, request.body));
     },
   );

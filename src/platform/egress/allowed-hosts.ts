@@ -24,8 +24,8 @@ const listError = `must be a list of 1 to ${ALLOWED_HOSTS_MAX} host names`;
 export const HOSTS_IN_DOCUMENTS =
   'Names of hosts without scheme, port and path; `*.example.com` means all hosts below example.com. A name has labels of at most 63 characters and is not an IP address.';
 
-/** A list in a request. Null or absent: every host is allowed. An empty list is refused: it could mean all or none. */
-export const allowedHostsSchema = z
+/** An empty list is refused: it could mean all or none. */
+export const hostList = z
   .array(
     z
       .string(error)
@@ -37,8 +37,10 @@ export const allowedHostsSchema = z
   )
   .min(1, listError)
   .max(ALLOWED_HOSTS_MAX, listError)
-  .nullish()
-  .transform((hosts) => (hosts ? [...new Set(hosts)] : undefined));
+  .transform((hosts) => [...new Set(hosts)]);
+
+/** A list in a request. Null or absent: every host is allowed. */
+export const allowedHostsSchema = hostList.nullish().transform((hosts) => hosts ?? undefined);
 
 /** A list from its database column; undefined if it allows every host. */
 export const hostsOf = (column: string[] | null): string[] | undefined =>

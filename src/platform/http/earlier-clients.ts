@@ -25,13 +25,15 @@ export type Earlier = {
   notRead?: Readonly<Record<string, readonly string[]>>;
   /** Attributes that are the id of another attribute, unless the request has that one too. */
   idOf?: Readonly<Record<string, string>>;
+  /** Null in `idOf` removes. */
+  isPatch?: boolean;
 };
 
 const newApplication: Earlier = { notSupported: ['expires_at'] };
 const application: Earlier = { notSupported: ['expires_at', 'create_key'] };
-const reactor: Earlier = { notSupported: ['code'], notRead: { application: applicationNames } };
+const reactor: Earlier = { notSupported: ['runtime'], notRead: { application: applicationNames } };
 const proxy: Earlier = {
-  notSupported: ['request_reactor_id', 'response_reactor_id'],
+  notSupported: ['request_reactor_id', 'response_reactor_id', 'timeout', 'proxy_host'],
   notRead: { application: applicationNames },
   idOf: { application_id: 'application' },
 };
@@ -42,9 +44,11 @@ export const earlierBodies: Readonly<Record<string, Earlier>> = {
   'PUT /applications/:id': application,
   'POST /reactors': reactor,
   'PUT /reactors/:id': reactor,
+  'PATCH /reactors/:id': reactor,
   'POST /reactors/:id/react': { notSupported: ['callback_url'] },
   'POST /proxies': proxy,
   'PUT /proxies/:id': proxy,
+  'PATCH /proxies/:id': { ...proxy, isPatch: true },
 };
 
 export const earlierQueries: Readonly<Record<string, Earlier>> = {

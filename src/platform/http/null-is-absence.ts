@@ -50,6 +50,8 @@ function* attributesOf(schema: z.core.$ZodType, path = ''): Generator<Attribute>
  * @throws for an optional attribute that refuses null or takes it for a value.
  */
 export const checkNullIsAbsence = (operation: string, body: z.core.$ZodType): void => {
+  // Null in a merge patch removes (RFC 7396).
+  if (operation.startsWith('PATCH ')) return;
   for (const [path, schema] of attributesOf(body)) {
     // Any JSON has null for a value, where it is not marked as optional.
     if ((schema as z.ZodType).def.type === 'any') continue;

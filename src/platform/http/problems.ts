@@ -40,6 +40,13 @@ export type Problem = {
 /** A PATCH is a merge patch (RFC 7396) by either name: many clients send all JSON as `application/json`. */
 export const patchMediaTypes: readonly string[] = ['application/merge-patch+json', 'application/json'];
 
+/** @throws unsupportedMediaType for a PATCH of another type. */
+export const requirePatchType = ({ headers }: FastifyRequest): void => {
+  const [type = ''] = (headers['content-type'] ?? '').split(';', 1);
+  if (!patchMediaTypes.includes(type.trim().toLowerCase()))
+    throw unsupportedMediaType(`The body must be ${patchMediaTypes.join(' or ')}.`);
+};
+
 const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 
 /** A header, as clients depend on the attributes of the problem. */

@@ -122,12 +122,13 @@ const findUnknown = (
 };
 
 /** The values in the form of the schema. @throws invalidInput for two different ids of one record. */
-const settle = (value: unknown, { idOf = {} }: Earlier): unknown => {
+const settle = (value: unknown, { idOf = {}, isPatch = false }: Earlier): unknown => {
   if (!isObject(value)) return value;
   const settled = { ...value };
   for (const [name, target] of Object.entries(idOf)) {
     const { [name]: id } = settled;
     delete settled[name];
+    if (id === null && isPatch) settled[target] ??= null;
     if (id === undefined || id === null) continue;
     const given = settled[target];
     settled[target] ??= { id };

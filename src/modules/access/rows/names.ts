@@ -28,12 +28,14 @@ export type NamedRecords = {
   from: string;
   /** `sealed` among them, which is null in rows beyond the bound. */
   columns: string;
+  /** Which of them there are; left out for all. */
+  only?: string;
 };
 
-const rowsOf = ({ from }: NamedRecords, tenant_id: string, { ids, name }: NamedFilter) => {
+const rowsOf = ({ from, only }: NamedRecords, tenant_id: string, { ids, name }: NamedFilter) => {
   const values: unknown[] = [tenant_id];
   const add = (value: unknown): string => `$${values.push(value)}`;
-  const where = ['tenant_id = $1'];
+  const where = ['tenant_id = $1', ...(only === undefined ? [] : [only])];
   if (ids !== undefined) where.push(`id = ANY(${add(ids)}::uuid[])`);
   if (name !== undefined) where.push(nameCondition(name, add));
   return { rows: `FROM ${from} WHERE ${where.join(' AND ')}`, values, add };

@@ -24,9 +24,14 @@ export type FormulaContent = {
   request_parameters: StoredParameter[];
 };
 
+/** `isOfReactor`: it is the code of one reactor. */
+type WrittenFormula = FormulaContent & { isOfReactor?: boolean };
+
 export type StoredFormula = FormulaContent & {
   id: string;
   type: 'private' | 'official';
+  /** Only where the formula is read by its id. */
+  search_name?: string;
   status: string;
   /** Of an official formula: its code is public. Null for a tenant's own. */
   code: string | null;
@@ -42,8 +47,17 @@ export type OfficialFormula = FormulaContent & { id: string; status: string; cod
 
 export type InstalledFormula = { id: string; name: string; outcome: 'created' | 'updated' | 'unchanged' };
 
+/**
+ * The `search_name` of the code of one reactor. Such a formula has the id of its reactor: no list shows it, it is read and changed with
+ * the reactor, and ends with it. The name of a formula is never empty.
+ */
+const OF_REACTOR = '';
+
+export const isCodeOfReactor = ({ search_name }: Pick<StoredFormula, 'search_name'>): boolean =>
+  search_name === OF_REACTOR;
+
 /** Both kinds as one relation. PostgreSQL reads each half by its own index. */
-const FORMULAS: NamedRecords = {
+const ALL_FORMULAS: NamedRecords = {
   columns: `id, type, status, name, description, icon, code, sealed, configuration, request_parameters, created_at,
   created_by, modified_at, modified_by`,
   from: `(
@@ -56,6 +70,9 @@ const FORMULAS: NamedRecords = {
   FROM official_formulas
 ) AS formulas`,
 };
+
+/** Within the union, the condition would keep PostgreSQL from reading in the order of an index. */
+const LISTED_FORMULAS: NamedRecords = { ...ALL_FORMULAS, only: `search_name <> '${OF_REACTOR}'` };
 
 const LOCK = 'SELECT id FROM reactor_formulas WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
 
@@ -96,23 +113,29 @@ const findOwnOrOfficial = async (
   return own ?? findOfficial(prisma, id);
 };
 
-/** One of the tenant's own, or an official one. */
+/** One of the tenant's own, or an official one, that lists show. */
+export const findListedFormula = async (db: TenantDatabase, id: string): Promise<StoredFormula | undefined> => {
+  const row = await findFormula(db, id);
+  return row && isCodeOfReactor(row) ? undefined : row;
+};
+
+/** One of the tenant's own, also the code of a reactor, or an official one. */
 export const findFormula = ({ prisma, tenant_id }: TenantDatabase, id: string): Promise<StoredFormula | undefined> =>
   prisma((client) => findOwnOrOfficial(client, tenant_id, id));
 
-/** Those of the ids that are there, of both kinds. */
+/** Those of the ids that are there, of both kinds, and the code of reactors. */
 export const findFormulas = (db: TenantQuery, ids: string[]): Promise<StoredFormula[]> =>
-  listNamed<StoredFormula>(db, FORMULAS, { ids }, 0, ids.length);
+  listNamed<StoredFormula>(db, ALL_FORMULAS, { ids }, 0, ids.length);
 
-export const countFormulas = (db: TenantQuery, filter: NamedFilter) => countNamed(db, FORMULAS, filter);
+export const countFormulas = (db: TenantQuery, filter: NamedFilter) => countNamed(db, LISTED_FORMULAS, filter);
 
-/** The tenant's own. */
+/** The tenant's own, without the code of reactors. */
 export const countFormulaRows = ({ prisma, tenant_id }: PrismaTransaction): Promise<number> =>
-  prisma.reactor_formulas.count({ where: { tenant_id } });
+  prisma.reactor_formulas.count({ where: { tenant_id, search_name: { not: OF_REACTOR } } });
 
 /** Both kinds together, newest first, then by id. */
 export const listFormulas = (db: TenantQuery, filter: NamedFilter, offset: number, limit: number) =>
-  listNamed<StoredFormula>(db, FORMULAS, filter, offset, limit);
+  listNamed<StoredFormula>(db, LISTED_FORMULAS, filter, offset, limit);
 
 /** One of the tenant's own, which no other transaction changes or uses for a reactor until this one ends. */
 export const lockFormula = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
@@ -123,11 +146,17 @@ export const lockFormula = async (tx: PrismaTransaction, id: string): Promise<St
   return row && (await tx.signing.isIntact('reactor_formulas', row)) ? row : undefined;
 };
 
-/** A formula that a reactor is about to be created from: it stays as it is until the transaction ends. */
+/** The formula that a reactor is about to be created from, or that it has: it stays as it is until the transaction ends. */
 export const lockFormulaForUse = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
   if (!(await tx.signing.holds('tenants'))) return undefined;
   const locked = await tx.query('lock-formula-for-use', LOCK_FOR_USE, [tx.tenant_id, id]);
   return locked.length > 0 ? findOwn(tx.prisma, tx.tenant_id, id) : findOfficial(tx.prisma, id);
+};
+
+/** As lockFormulaForUse, for a new reactor: the code of another reactor is no formula. */
+export const lockFormulaForReactor = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
+  const row = await lockFormulaForUse(tx, id);
+  return row && isCodeOfReactor(row) ? undefined : row;
 };
 
 /** The applications of the reactors of a formula, without those that are gone. */
@@ -143,30 +172,31 @@ export const findApplicationsOfFormula = async (
 export const hasReactors = async ({ prisma, tenant_id }: PrismaTransaction, formula_id: string): Promise<boolean> =>
   (await prisma.reactors.findFirst({ where: { tenant_id, formula_id }, select: { id: true } })) !== null;
 
-const derivedColumns = (row: FormulaContent, sealed: Uint8Array) => ({
-  search_name: searchNameOf(row.name),
+const writtenColumns = <Row extends WrittenFormula>({ isOfReactor = false, ...row }: Row, sealed: Uint8Array) => ({
+  ...row,
+  search_name: isOfReactor ? OF_REACTOR : searchNameOf(row.name),
   sealed: Uint8Array.from(sealed),
 });
 
 export const insertFormula = async (
   tx: PrismaTransaction,
-  row: FormulaContent & { id: string; created_at: Date; created_by: string },
+  row: WrittenFormula & { id: string; created_at: Date; created_by: string },
   sealed: Uint8Array,
 ): Promise<void> => {
   await tx.signing.add('reactor_formulas', row.id);
   await tx.prisma.reactor_formulas.create({
-    data: { ...row, tenant_id: tx.tenant_id, ...derivedColumns(row, sealed) },
+    data: { ...writtenColumns(row, sealed), tenant_id: tx.tenant_id },
   });
 };
 
 export const updateFormula = async (
   tx: PrismaTransaction,
   id: string,
-  row: FormulaContent & { modified_at: Date; modified_by: string },
+  row: WrittenFormula & { modified_at: Date; modified_by: string },
   sealed: Uint8Array,
 ): Promise<void> => {
   await tx.signing.change('reactor_formulas', id);
-  const data = { ...row, ...derivedColumns(row, sealed), version: { increment: 1 } };
+  const data = { ...writtenColumns(row, sealed), version: { increment: 1 } };
   await tx.prisma.reactor_formulas.update({ where: keyOf(tx, id), data });
 };
 

@@ -65,6 +65,10 @@ const PARAM_LENGTH_MAX = TOKEN_ID_LENGTH_MAX * 9;
 
 const ROUTER_OPTIONS = { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX };
 
+/** A heavy worker believes what the server says of the client, and nobody else: only the server can reach its socket. */
+const trustedOf = ({ heavySocket, trustedProxies }: Context['config']) =>
+  heavySocket === undefined ? (trustedProxies ?? false) : (_address: string, hop: number) => hop === 0;
+
 const createServer = (ctx: Context) => {
   const app = fastify({
     loggerInstance: ctx.log as FastifyBaseLogger,
@@ -87,7 +91,7 @@ const createServer = (ctx: Context) => {
       ),
     },
     forceCloseConnections: 'idle',
-    trustProxy: ctx.config.trustedProxies ?? false,
+    trustProxy: trustedOf(ctx.config),
     genReqId: (request) => traceIdOf(request, ctx.newUuid),
     routerOptions: ROUTER_OPTIONS,
     frameworkErrors: (error, request, reply) =>

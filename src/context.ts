@@ -205,6 +205,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     embedded,
     migrations,
     draining: { isOn: false },
+    heavyWorker: { socket: undefined },
     onClose: (close) => void start.closers.push(close),
     close: () => closeAll(start),
   };

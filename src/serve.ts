@@ -1,4 +1,5 @@
 // Serves the API in this process: listens, sweeps and sends mails; drains and stops.
+import { getPriority } from 'node:os';
 import { setTimeout as pause } from 'node:timers/promises';
 import { buildApp } from './app.ts';
 import { startWritingKeyUses } from './modules/access/key-uses.ts';
@@ -18,7 +19,7 @@ import { startCountingHeld } from './platform/held-operations.ts';
 import { collectWhenIdle } from './platform/idle-collection.ts';
 import { watchUnanswered } from './platform/http/answers-under-way.ts';
 import type { App } from './platform/http/app-type.ts';
-import { lowerHelpers } from './platform/priority.ts';
+import { lowerHelpers, setNiceness } from './platform/priority.ts';
 import { STOP_HALF_SENT_MS, STOP_WAIT_MS } from './platform/times.ts';
 
 /** How often a server that stops looks at its connections. */
@@ -63,7 +64,8 @@ export const listenFault = (error: unknown, { host, port }: { host: string; port
     : error;
 
 const listen = async ({ config }: Context, app: App): Promise<string> => {
-  const { host, port } = config;
+  const { host, port, heavySocket } = config;
+  if (heavySocket !== undefined) return app.listen({ path: heavySocket, exclusive: true });
   try {
     await app.listen({ host, port });
   } catch (error) {
@@ -73,26 +75,55 @@ const listen = async ({ config }: Context, app: App): Promise<string> => {
   return `http://${host.includes(':') ? `[${host}]` : host}:${typeof address === 'object' && address ? address.port : port}`;
 };
 
-/** @param tellHeld called with an operation that held the event loop, for the other workers. */
-export const serve = async (
-  ctx: Context,
-  tellHeld: (name: OperationName) => void = () => undefined,
-): Promise<Serving> => {
+/** What the other processes of the server must know. */
+export type News = {
+  /** An operation held the event loop. */
+  held(name: OperationName): void;
+  /** These tenants have heavy work. */
+  heavy(tenant_ids: string[]): void;
+};
+
+const noNews: News = { held: () => undefined, heavy: () => undefined };
+
+/** How often the tenants with heavy work are looked for. */
+const HEAVY_LOOK_MS = 100;
+
+/** @returns what stops it. */
+const startFindingHeavy = ({ accounts, config }: Context, tell: News['heavy']): (() => void) => {
+  const timer = setInterval(() => {
+    const tenant_ids = accounts.heavyTenants.take(config.heavySocket !== undefined);
+    if (tenant_ids.length > 0) tell(tenant_ids);
+  }, HEAVY_LOOK_MS).unref();
+  return () => clearInterval(timer);
+};
+
+/** So much less weight that the other processes have three quarters of a core that all want. */
+const HEAVY_NICENESS = 5;
+
+/** What a server does beside its requests. A heavy worker leaves it to the others. @returns what stops each. */
+const startWork = (ctx: Context, base_url: string): (() => Promise<void>)[] => [
+  startSweeping(ctx),
+  startResealing(ctx),
+  startMailing(ctx, consoleUrlOf(ctx.config, base_url)),
+  startWritingKeyUses(ctx),
+  startWritingUsage(ctx),
+  startStreaming(ctx),
+  startBuildingTrees(ctx),
+  startExportingCheckpoints(ctx),
+];
+
+export const serve = async (ctx: Context, news = noNews): Promise<Serving> => {
+  const isHeavyWorker = ctx.config.heavySocket !== undefined;
   const app = await buildApp(ctx);
   await preparePasskeys(ctx);
   const countUnanswered = watchUnanswered(app.server);
   const base_url = await listen(ctx, app);
-  const stopSweeping = startSweeping(ctx);
-  const stopResealing = startResealing(ctx);
-  const stopMailing = startMailing(ctx, consoleUrlOf(ctx.config, base_url));
-  const stopWritingKeyUses = startWritingKeyUses(ctx);
-  const stopWritingUsage = startWritingUsage(ctx);
-  const stopStreaming = startStreaming(ctx);
-  const stopBuildingTrees = startBuildingTrees(ctx);
-  const stopExportingCheckpoints = startExportingCheckpoints(ctx);
+  const stopWork = isHeavyWorker ? [startWritingKeyUses(ctx), startWritingUsage(ctx)] : startWork(ctx, base_url);
+  if (isHeavyWorker) setNiceness(process.pid, getPriority() + HEAVY_NICENESS);
   lowerHelpers();
   const stopCollecting = collectWhenIdle();
-  const stopCountingHeld = startCountingHeld(ctx, tellHeld);
+  const stopCountingHeld = startCountingHeld(ctx, news.held);
+  const stopFindingHeavy = startFindingHeavy(ctx, news.heavy);
   return {
     base_url,
     metricsText: ctx.metricsText,
@@ -100,17 +131,9 @@ export const serve = async (
       if (drains) await drain(ctx);
       stopCollecting();
       stopCountingHeld();
+      stopFindingHeavy();
       await closeApp(app, countUnanswered);
-      await Promise.all([
-        stopSweeping(),
-        stopResealing(),
-        stopMailing(),
-        stopWritingKeyUses(),
-        stopWritingUsage(),
-        stopStreaming(),
-        stopBuildingTrees(),
-        stopExportingCheckpoints(),
-      ]);
+      await Promise.all(stopWork.map((stop) => stop()));
     },
   };
 };

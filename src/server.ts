@@ -21,7 +21,6 @@ import { Sensitive } from './platform/crypto/sensitive.ts';
 import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
 import { StartError, unavailable } from './platform/errors.ts';
 import { failureText } from './platform/failure-text.ts';
-import type { HeldOperations } from './platform/held-operations.ts';
 import { createLog, useStandardOutput } from './platform/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/metrics/metrics-server.ts';
@@ -31,6 +30,7 @@ import { startBlock, startFields } from './platform/start-block.ts';
 import { STOP_MS, STOP_WORKERS_MS } from './platform/times.ts';
 import { startWatchdog } from './platform/watchdog.ts';
 import { type Running, startSealed } from './sealable-server.ts';
+import { serveAlone } from './serve-alone.ts';
 import { listenFault, serve, type Serving } from './serve.ts';
 import { supervise } from './supervise.ts';
 import { createWorkerMetrics, type WorkerMetrics } from './worker-metrics.ts';
@@ -102,17 +102,21 @@ const start = async (config: Config, onDirectoryLost: () => void): Promise<Runni
 /** @param config with the root key. */
 const startOpen = async (config: Config, output: DestinationStream, onDirectoryLost: () => void): Promise<Running> => {
   const isAlone = !hasWorkers(config);
-  const overrides = { onDirectoryLost, logDestination: output };
-  const ctx = await createContext(config, isAlone ? 'server' : 'supervisor', overrides);
+  let serving: Serving | undefined;
+  const textOfAll = async (): Promise<string> => {
+    if (!serving) throw unavailable();
+    return serving.metricsText();
+  };
+  const metricsText = isAlone && config.hasHeavyWorker ? textOfAll : undefined;
+  const overrides = { onDirectoryLost, logDestination: output, metricsText };
+  const ctx = await (isAlone
+    ? createContext(configOfWorker(config), 'server', overrides)
+    : createContext(config, 'supervisor', overrides));
   try {
     const made = await createFirstTenant(ctx);
-    let serving: Serving | undefined;
     // Before anything is served, so that a port that is taken ends the start.
-    const metrics_url = await openMetrics(ctx, async () => {
-      if (!serving) throw unavailable();
-      return serving.metricsText();
-    });
-    serving = isAlone ? await serve(ctx) : await supervise(ctx, output);
+    const metrics_url = await openMetrics(ctx, textOfAll);
+    serving = await (isAlone ? serveAlone(ctx, output) : supervise(ctx, output));
     announce(ctx, serving, made);
     if (metrics_url !== undefined) ctx.log.info({ metrics_url }, 'metrics are served');
     return runningOf(ctx, serving);
@@ -123,18 +127,17 @@ const startOpen = async (config: Config, output: DestinationStream, onDirectoryL
   }
 };
 
-/** @param config that of the supervisor. @param begun called with what counts the events of other workers. */
-const startWorker = async (
-  config: Config,
-  metrics: WorkerMetrics,
-  begun: (heldOperations: HeldOperations) => void,
-): Promise<Running> => {
+/** @param config that of the supervisor. @param begun called with what the messages of other workers are for. */
+const startWorker = async (config: Config, metrics: WorkerMetrics, begun: (ctx: Context) => void): Promise<Running> => {
   const overrides = { logFields: { pid: process.pid }, metricsText: metrics.text };
   const ctx = await createContext(configOfWorker(config), 'server', overrides);
   metrics.setSource(ctx.metrics);
   try {
-    begun(ctx.heldOperations);
-    const serving = await serve(ctx, (operation) => tellSupervisor({ kind: 'held', operation }));
+    begun(ctx);
+    const serving = await serve(ctx, {
+      held: (operation) => tellSupervisor({ kind: 'held', operation }),
+      heavy: (tenant_ids) => tellSupervisor({ kind: 'heavy_tenants', tenant_ids }),
+    });
     tellSupervisor({ kind: 'ready', base_url: serving.base_url });
     return runningOf(ctx, serving);
   } catch (error) {
@@ -191,7 +194,7 @@ const run = (
   let running: Running | undefined;
   let failure: StartError | undefined;
   let drains = false;
-  const isSupervisor = !cluster.isWorker && hasWorkers(config);
+  const isSupervisor = !cluster.isWorker && (hasWorkers(config) || config.hasHeavyWorker);
   const delay = config.drainMs + STOP_MS + (isSupervisor ? STOP_WORKERS_MS : 0);
   const onSecondError = (error: unknown): void => console.error(failureText(error));
   const options = { delay, logger: false as const, skip: [...ENDING_SIGNALS], onSecondError };
@@ -244,9 +247,9 @@ const runWorker = (): void => {
   process.prependOnceListener('disconnect', () => process.kill(process.pid, 'SIGKILL'));
   let stop: ReturnType<typeof run> | undefined;
   const metrics = createWorkerMetrics(tellSupervisor);
-  const { promise: heldOperations, resolve: begun } = Promise.withResolvers<HeldOperations>();
-  const begin = (variables: Record<string, string>): void => {
-    const config = loadConfig(variables);
+  const { promise: context, resolve: begun } = Promise.withResolvers<Context>();
+  const begin = (variables: Record<string, string>, heavySocket: string | undefined): void => {
+    const config = { ...loadConfig(variables), ...(heavySocket !== undefined && { heavySocket }) };
     adoptVariables(variables);
     stop = run(config, () => startWorker(config, metrics, begun));
   };
@@ -259,10 +262,19 @@ const runWorker = (): void => {
   process.on('message', (message) => {
     try {
       const asked = parseToWorker(message);
-      if (asked.kind === 'start') begin(asked.has_keys ? { ...asked.variables, ...readKeys() } : asked.variables);
-      else if (asked.kind === 'start_sealed') beginSealed(asked);
+      if (asked.kind === 'start') {
+        const keys = asked.has_keys ? readKeys() : {};
+        begin({ ...asked.variables, ...keys }, asked.heavy_socket);
+      } else if (asked.kind === 'start_sealed') beginSealed(asked);
       else if (asked.kind === 'stop') stop?.({}, asked);
-      else if (asked.kind === 'held') void heldOperations.then(({ count }) => count(asked.operation, asked.is_fatal));
+      else if (asked.kind === 'held')
+        void context.then(({ heldOperations }) => heldOperations.count(asked.operation, asked.is_fatal));
+      else if (asked.kind === 'heavy_tenants')
+        void context.then(({ accounts }) => accounts.heavyTenants.tell(asked.tenant_ids));
+      else if (asked.kind === 'heavy_worker')
+        void context.then(({ heavyWorker, config }) => {
+          if (config.heavySocket === undefined) heavyWorker.socket = asked.socket ?? undefined;
+        });
       else metrics.receive(asked);
     } catch (error) {
       void exitWith(error);

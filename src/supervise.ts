@@ -1,19 +1,15 @@
 // Serves by several workers: processes that share the port, each with the modules of a whole server. Replaces those that end.
 import cluster, { type Worker } from 'node:cluster';
-import type { Readable, Writable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
+import { createHeavyWorker } from './heavy-worker.ts';
 import type { Context } from './modules.ts';
-import { withheldVariables } from './platform/config.ts';
-import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
-import { urlOf } from './platform/dev-postgres/connection.ts';
-import { StartError } from './platform/errors.ts';
-import type { OperationName } from './platform/event-loop.ts';
-import { operationNameSchema, REFUSED_MS } from './platform/held-operations.ts';
-import { EVENT_LOOP_STUCK } from './platform/watchdog.ts';
+import type { StartError } from './platform/errors.ts';
+import { REFUSED_MS } from './platform/held-operations.ts';
 import type { Serving } from './serve.ts';
 import { createWorkerFigures } from './worker-metrics.ts';
-import { type FromWorker, KEYS_FD, parseFromWorker, type ToWorker } from './worker-messages.ts';
+import type { ToWorker } from './worker-messages.ts';
+import { launchWorker, sendTo, type WorkerListener, type WorkerProcess } from './worker-process.ts';
 
 /** The pause before a worker is replaced: it doubles while workers end soon, so that a cause that stays does not take all CPU. */
 const PAUSE_MS_MIN = 100;
@@ -24,83 +20,38 @@ const STEADY_MS = 60_000;
 /** So many events are kept for workers that start later. */
 const HELD_KEPT_MAX = 100;
 
-/** Passes on whole lines only: workers write at the same time. @param seen called with them. */
-const passLines = (from: Readable, to: DestinationStream, seen: (lines: string) => void): void => {
-  let rest = '';
-  from.setEncoding('utf8');
-  from.on('data', (chunk: string) => {
-    const end = chunk.lastIndexOf('\n') + 1;
-    const lines = rest + chunk.slice(0, end);
-    rest = end > 0 ? chunk.slice(end) : rest + chunk;
-    if (end === 0) return;
-    to.write(lines);
-    seen(lines);
-  });
-};
-
-/** The operation that ended a worker, by the last line of its watchdog. The worker itself can send no message then. */
-const findFatalOperation = (lines: string): OperationName | undefined => {
-  const line = lines.split('\n').find((each) => each.includes(`"alarm":"${EVENT_LOOP_STUCK}"`));
-  return line === undefined ? undefined : operationNameSchema.safeParse(JSON.parse(line)).data;
-};
-
-/**
- * What a worker's configuration is made of. It connects to an embedded database as to any other, and does not migrate. Keys of
- * shares are not among it: see `giveKeys`.
- */
-const variablesOf = async (ctx: Context): Promise<Record<string, string>> => {
-  const { MASTER_KEY_SHARES: shares, ...variables } = ctx.config.variables;
-  const key = shares === undefined ? await findRootKeyBytes(ctx.config) : undefined;
+/** Messages of one worker that the others must know, also those that start later. */
+const createNews = (ctx: Context, workers: () => Iterable<WorkerProcess>) => {
+  /** A worker that starts later must refuse what ended the one before it. */
+  let heldBefore: { told: ToWorker; atMs: number }[] = [];
+  let heavySocket: string | null = null;
+  const tellAll = (told: ToWorker, from?: Worker): void => {
+    for (const { worker } of workers()) if (worker !== from) sendTo(worker, told);
+  };
   return {
-    ...variables,
-    ...(ctx.embedded && { DATABASE_URL: urlOf(ctx.embedded.address) }),
-    ...(key && { MASTER_KEY: key.toString('base64') }),
-    MIGRATE_ON_START: 'false',
-    WORKERS: String(ctx.config.workers),
+    tellAll,
+    tellHeld: (told: ToWorker, from: Worker): void => {
+      heldBefore = [...heldBefore, { told, atMs: ctx.monotonicMs() }].slice(-HELD_KEPT_MAX);
+      tellAll(told, from);
+    },
+    tellHeavy: (socket: string | undefined): void => {
+      heavySocket = socket ?? null;
+      tellAll({ kind: 'heavy_worker', socket: heavySocket });
+    },
+    tellNew: (worker: Worker): void => {
+      for (const { told, atMs } of heldBefore) if (ctx.monotonicMs() - atMs < REFUSED_MS) sendTo(worker, told);
+      sendTo(worker, { kind: 'heavy_worker', socket: heavySocket });
+    },
   };
 };
 
-/** Sends keys as bytes, which can be overwritten. A text would stay in the memory of this process after it was sealed. */
-const giveKeys = (worker: Worker, keys: readonly Uint8Array[]): void => {
-  const bytes = Buffer.concat(keys);
-  const pipe = worker.process.stdio[KEYS_FD] as Writable;
-  pipe.on('error', () => undefined);
-  pipe.end(bytes, () => bytes.fill(0));
-};
-
 /**
- * Closes the connection that a worker was given just before it ended. Node's cluster closes its own copy of a connection when
- * the worker answers, so that the client of a worker that was killed would wait for ever.
- */
-const closeLastConnection = (worker: Worker): void => {
-  const child = worker.process;
-  const send = child.send.bind(child) as (...args: unknown[]) => boolean;
-  let last: { close?(): void } | undefined;
-  child.send = (message: unknown, handle?: unknown, ...rest: unknown[]): boolean => {
-    if (typeof handle === 'object' && handle !== null) last = handle;
-    return send(message, handle, ...rest);
-  };
-  // A handle that is closed already stays so.
-  child.once('exit', () => last?.close?.());
-};
-
-type Running = {
-  worker: Worker;
-  /** Where it listens. @throws StartError where it ends before. */
-  ready: Promise<string>;
-  ended: Promise<{ code: number | null; signal: string | null }>;
-};
-
-/**
- * Serves by workers until it is stopped. Each runs `startWorker` of server.ts.
+ * Serves by workers until it is stopped.
  * @param output where the lines of their logs go. @throws StartError where one of them does not start the first time.
  */
 export const supervise = async (ctx: Context, output: DestinationStream): Promise<Serving> => {
   const stopping = new AbortController();
-  const running = new Set<Running>();
-  const { rootKey, previousRootKeys, keyShares } = ctx.config;
-  const isSplit = keyShares.length > 0;
-  const keys = rootKey ? [rootKey, ...previousRootKeys] : [];
+  const running = new Set<WorkerProcess>();
   let hasFailed = false;
   /** False once another start of any worker would do harm, as a wrong PIN does that is tried again. */
   let mayLaunch = true;
@@ -108,68 +59,34 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   // The supervisor accepts connections and gives them to workers in turn: see docs/decisions/0048-workers.md.
   cluster.schedulingPolicy = cluster.SCHED_RR;
 
-  const send = (worker: Worker, message: ToWorker): void => {
-    if (worker.isConnected()) worker.send(message, () => undefined);
+  const figures = createWorkerFigures(() => [...running].map(({ worker }) => worker), sendTo);
+  const news = createNews(ctx, () => running);
+  const listener: WorkerListener = {
+    started: news.tellNew,
+    held: (from, operation, is_fatal) => news.tellHeld({ kind: 'held', operation, is_fatal }, from),
+    heavy: (tenant_ids) => {
+      if (!ctx.config.hasHeavyWorker) return;
+      heavyWorker.need();
+      news.tellAll({ kind: 'heavy_tenants', tenant_ids });
+    },
+    message: figures.receive,
   };
 
-  const figures = createWorkerFigures(() => [...running].map(({ worker }) => worker), send);
-
-  /** A worker that starts later must refuse what ended the one before it. */
-  let heldBefore: { told: ToWorker; atMs: number }[] = [];
-  const tellHeld = (told: ToWorker, from: Worker): void => {
-    const atMs = ctx.monotonicMs();
-    heldBefore = [...heldBefore, { told, atMs }].slice(-HELD_KEPT_MAX);
-    for (const { worker } of running) if (worker !== from) send(worker, told);
-  };
-
-  const launch = (): Running => {
-    // Each time: the process that answers for a sealed vault is launched with others. Index 4 is KEYS_FD.
-    cluster.setupPrimary({ stdio: ['ignore', 'pipe', 'inherit', 'ipc', ...(isSplit ? (['pipe'] as const) : [])] });
-    const worker = cluster.fork(withheldVariables());
-    if (isSplit) giveKeys(worker, keys);
-    passLines(worker.process.stdout as Readable, output, (lines) => {
-      const operation = findFatalOperation(lines);
-      if (operation) tellHeld({ kind: 'held', operation, is_fatal: true }, worker);
-    });
-    closeLastConnection(worker);
-    // Where no process can be made now; `close` follows.
-    worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
-    const ended: Running['ended'] = new Promise((resolve) => {
-      worker.process.once('close', (code, signal) => resolve({ code, signal }));
-    });
-    const ready = new Promise<string>((resolve, reject) => {
-      worker.on('message', (message: unknown) => {
-        const parsed: FromWorker = parseFromWorker(message);
-        if (parsed.kind === 'ready') resolve(parsed.base_url);
-        else if (parsed.kind === 'failed') reject(new StartError(parsed.text, { isFinal: parsed.is_final }));
-        else if (parsed.kind === 'held') tellHeld({ ...parsed, is_fatal: false }, worker);
-        else figures.receive(worker, parsed);
-      });
-      void ended.then(({ code, signal }) =>
-        reject(new StartError(`A worker ended with ${signal ?? code} before it served. Its output says why.`)),
-      );
-    });
-    const launched = { worker, ready, ended };
+  const launch = (heavySocket?: string): WorkerProcess => {
+    const launched = launchWorker(ctx, { output, listener, heavySocket });
     running.add(launched);
-    void ended.then(() => {
+    void launched.ended.then(() => {
       running.delete(launched);
-      if (!stopping.signal.aborted) figures.ended(worker);
+      const isWanted = stopping.signal.aborted || (heavySocket !== undefined && heavyWorker.isLeaving());
+      figures.ended(launched.worker, isWanted);
     });
-    variablesOf(ctx).then(
-      (variables) => {
-        send(worker, { kind: 'start', variables, has_keys: isSplit });
-        for (const { told, atMs } of heldBefore) if (ctx.monotonicMs() - atMs < REFUSED_MS) send(worker, told);
-      },
-      (error: unknown) => {
-        ctx.log.error({ error }, 'a worker has a failure');
-        worker.process.kill('SIGKILL');
-      },
-    );
     return launched;
   };
 
+  const heavyWorker = createHeavyWorker(ctx, launch, news.tellHeavy);
+
   /** Replaces a worker when it ends, and each that replaces it, unless another start would do harm. */
-  const keep = async (first: Running): Promise<void> => {
+  const keep = async (first: WorkerProcess): Promise<void> => {
     let pauseMs = PAUSE_MS_MIN;
     for (let current = first; ;) {
       const beganMs = ctx.monotonicMs();
@@ -205,11 +122,11 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
   };
   process.once('exit', killAll);
 
-  const launchAll = async (): Promise<{ base_url: string; launched: Running[] }> => {
+  const launchAll = async (): Promise<{ base_url: string; launched: WorkerProcess[] }> => {
     // One by one at first: a cause that keeps all from starting is told once.
     const first = launch();
     const base_url = await first.ready;
-    const others = Array.from({ length: ctx.config.workers - 1 }, launch);
+    const others = Array.from({ length: ctx.config.workers - 1 }, () => launch());
     await Promise.all(others.map(({ ready }) => ready));
     return { base_url, launched: [first, ...others] };
   };
@@ -226,9 +143,12 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     metricsText: figures.text,
     async stop({ drains, killAfterMs }) {
       stopping.abort();
-      for (const { worker } of running) send(worker, { kind: 'stop', drains });
+      const heavy = heavyWorker.current();
+      for (const each of running) if (each !== heavy) sendTo(each.worker, { kind: 'stop', drains });
       const timer = killAfterMs === undefined ? undefined : setTimeout(killAll, killAfterMs);
       await Promise.all(kept);
+      // The others hand requests over to it until they end.
+      await heavyWorker.stop().catch(() => (hasFailed = true));
       clearTimeout(timer);
       process.off('exit', killAll);
       if (hasFailed) throw new Error('a worker did not stop as it should');

@@ -12,12 +12,18 @@ const toWorker = z.discriminatedUnion('kind', [
     variables: z.record(z.string(), z.string()),
     /** Whether root keys come through KEYS_FD. */
     has_keys: z.boolean(),
+    /** The heavy worker listens on this socket, and on no port. */
+    heavy_socket: z.string().optional(),
   }),
   /** Answers for a sealed vault. The port must be the one of `start`: the supervisor shares it between both. */
   z.object({ kind: z.literal('start_sealed'), host: z.string(), port: z.number() }),
   z.object({ kind: z.literal('stop'), drains: z.boolean() }),
   /** An operation held the event loop of another worker, or ended it. */
   z.object({ kind: z.literal('held'), operation: operationNameSchema, is_fatal: z.boolean() }),
+  /** These tenants have heavy work. */
+  z.object({ kind: z.literal('heavy_tenants'), tenant_ids: z.array(z.string()) }),
+  /** Where the heavy worker listens; null where there is none now. */
+  z.object({ kind: z.literal('heavy_worker'), socket: z.string().nullable() }),
   /** Asks for the figures of the worker. */
   z.object({ kind: z.literal('send_metrics'), id: z.number() }),
   /** Answers `ask_metrics_text`. */
@@ -48,6 +54,8 @@ const fromWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('failed'), text: z.string(), is_final: z.boolean() }),
   /** An operation held its event loop. */
   z.object({ kind: z.literal('held'), operation: operationNameSchema }),
+  /** It found that these tenants have heavy work. */
+  z.object({ kind: z.literal('heavy_tenants'), tenant_ids: z.array(z.string()) }),
   /** Answers `send_metrics`. */
   z.object({ kind: z.literal('metrics'), id: z.number(), report: z.array(metricReport) }),
   /** Asks for the figures of all workers, for a client of this one. */

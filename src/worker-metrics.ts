@@ -35,16 +35,24 @@ const createQuestions = <Answer>(waitMs: number) => {
 export type WorkerFigures = {
   /** Handles a message of a worker about metrics. */
   receive(worker: Worker, message: FromWorker): void;
-  /** A worker has ended while the server runs. */
-  ended(worker: Worker): void;
-  /** The metrics of all workers and of the supervisor's process. */
+  /** A worker has ended. @param isWanted as it should. */
+  ended(worker: Worker, isWanted: boolean): void;
+  /** The metrics of all workers and of this process. */
   text(): Promise<string>;
 };
 
-/** The supervisor's side. @param workers those that run. */
+/** Of a process that only supervises. */
+const metricsOfSupervisor = (): Metrics => {
+  const metrics = createMetrics();
+  metrics.watchProcess();
+  return metrics;
+};
+
+/** The side of the process that starts workers. @param workers those that run. @param own of that process. */
 export const createWorkerFigures = (
   workers: () => Iterable<Worker>,
   send: (worker: Worker, message: ToWorker) => void,
+  own = metricsOfSupervisor(),
 ): WorkerFigures => {
   const questions = createQuestions<readonly MetricReport[]>(REPORT_MS_MAX);
   /** The last counts of each worker. */
@@ -54,8 +62,6 @@ export const createWorkerFigures = (
   let rendering: Promise<string> | undefined;
 
   const states = { answering: 0, silent: 0 };
-  const own = createMetrics();
-  own.watchProcess();
   own.read('strongroom_workers', () => [
     [{ state: 'answering' }, states.answering],
     [{ state: 'silent' }, states.silent],
@@ -92,8 +98,8 @@ export const createWorkerFigures = (
           () => undefined,
         );
     },
-    ended: (worker) => {
-      own.count('strongroom_workers_ended_total', {});
+    ended: (worker, isWanted) => {
+      if (!isWanted) own.count('strongroom_workers_ended_total', {});
       const counts = latest.get(worker);
       if (counts) past.push(counts);
       latest.delete(worker);

@@ -3,6 +3,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { AppError } from './errors.ts';
 import { type Account, findOperation, mark } from './event-loop.ts';
+import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
 import type { Slices } from './json/slices.ts';
 import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
 import { placeOfIp } from './ip-place.ts';
@@ -147,6 +148,8 @@ export type Reservation = {
 export type Accounts = {
   /** What each account may use of the event loop. */
   readonly budgets: LoopBudgets;
+  /** Whose work is heavy. */
+  readonly heavyTenants: HeavyTenants;
   /** At once or not at all. @throws too_many_requests where the account has its share; unavailable where nothing is left. */
   reserve(account: Account, name: LimitName, amount: number): Reservation;
   /** The error that `reserve` would throw. */
@@ -393,10 +396,12 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
     }
   };
 
-  const { runTurns, countWaiting, charge, whenPaid } = createTurns();
+  const heavyTenants = createHeavyTenants(() => performance.now());
+  const { runTurns, countWaiting, charge, whenPaid } = createTurns(heavyTenants);
 
   return {
     budgets: createLoopBudgets((account) => reserve(account, 'waiting_requests', 1)),
+    heavyTenants,
     reserve,
     findRefusal,
     hold: (account, name, amount) => hold(ledgers[name], account, amount),
@@ -431,7 +436,7 @@ type LongWork = { step(): boolean };
 type Line = { usedMs: number; restUntilMs: number; works: LongWork[] };
 
 /** `runTurns` runs slices in turns; its `admit` counts those that need more than one. */
-const createTurns = () => {
+const createTurns = (heavyTenants: Pick<HeavyTenants, 'spend'>) => {
   /** Accounts with work that waits, and those that rest. */
   const lines = new Map<Account, Line>();
   let isNext = false;
@@ -497,6 +502,7 @@ const createTurns = () => {
         used = performance.now() - began;
       }
       chargeTurn(account, used);
+      heavyTenants.spend(account, used);
     }
     schedule();
   };
@@ -542,6 +548,7 @@ const createTurns = () => {
       const now = performance.now();
       if (!next.done && now < endMs) continue;
       chargeTurn(account, now - began);
+      if (now - began > 2 * TURN_MS) heavyTenants.spend(account, now - began);
       return next.done ? next.value : wait(account, slices, admit);
     }
   };

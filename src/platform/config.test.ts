@@ -1,6 +1,6 @@
 import { totalmem } from 'node:os';
 import { describe, expect, test } from 'vitest';
-import { countWorkers } from './config/server.ts';
+import { countWorkers, hasRoomForHeavy } from './config/server.ts';
 import { findMisspelledVariables, loadConfig } from './config.ts';
 
 const mailOf = (environment: Record<string, string>) => loadConfig(environment).mail;
@@ -276,6 +276,16 @@ describe('SANDBOX_MEMORY_TOTAL_MB', () => {
 });
 
 describe('WORKERS', () => {
+  test('auto has a heavy worker where a core and its memory are there beside the others', () => {
+    expect(hasRoomForHeavy(2, 1_550 + 600, 600, 1)).toBe(true);
+    expect(hasRoomForHeavy(2, 2_250 + 600, 600, 2)).toBe(true);
+    expect(hasRoomForHeavy(2, 2_249 + 600, 600, 2)).toBe(false);
+    expect(hasRoomForHeavy(1, 64_000, 600, 1)).toBe(false);
+    expect(loadConfig({ HEAVY_WORKER: 'off' }).hasHeavyWorker).toBe(false);
+    expect(loadConfig({ HEAVY_WORKER: 'on' }).hasHeavyWorker).toBe(true);
+    expect(() => loadConfig({ HEAVY_WORKER: 'yes' })).toThrow('HEAVY_WORKER');
+  });
+
   test('auto is two workers where two cores and their memory are, else one', () => {
     expect(countWorkers(2, 1_600 + 600, 600)).toBe(2);
     expect(countWorkers(16, 64_000, 600)).toBe(2);

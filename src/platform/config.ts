@@ -13,7 +13,13 @@ import { logVariables } from './config/logs.ts';
 import { type MailConfig, mailOf, mailVariables } from './config/mail.ts';
 import { metricVariables } from './config/metrics.ts';
 import { peopleVariables } from './config/people.ts';
-import { countWorkers, DRAIN_SECONDS_PRODUCTION, findMemoryMb, serverVariables } from './config/server.ts';
+import {
+  countWorkers,
+  DRAIN_SECONDS_PRODUCTION,
+  findMemoryMb,
+  hasRoomForHeavy,
+  serverVariables,
+} from './config/server.ts';
 import { findTestingProblems, testingVariables } from './config/testing.ts';
 import { type TracingConfig, tracingOf, tracingVariables } from './config/tracing.ts';
 import type { WantedSet } from './crypto/share-sets.ts';
@@ -90,6 +96,10 @@ export type Config = {
   databaseUrl: string | undefined;
   /** Number of serving processes. */
   workers: number;
+  /** Whether a heavy worker is started when a tenant needs it. */
+  hasHeavyWorker: boolean;
+  /** In the heavy worker: where it listens. */
+  heavySocket?: string;
   databasePoolMax: number;
   migrateOnStart: boolean;
   drainMs: number;
@@ -286,14 +296,21 @@ export const loadConfig = (environment: Record<string, string | undefined> = pro
   problems.push(...findTestingProblems(values, mode, typeof values.WORKERS === 'number' ? values.WORKERS : 1));
   if (problems.length > 0) throw new ConfigError(problems);
   const executorsMb = values.SANDBOX_MEMORY_TOTAL_MB ?? defaultMemoryTotalMb(values.SANDBOX_MEMORY_MB);
-  const workers = values.TEST_ENDPOINTS ? 1 : (values.WORKERS ?? (mode === 'production' ? 'auto' : 1));
+  const asked = values.TEST_ENDPOINTS ? 1 : (values.WORKERS ?? (mode === 'production' ? 'auto' : 1));
+  const [cores, memoryMb] = [availableParallelism(), findMemoryMb()];
+  const workers = asked === 'auto' ? countWorkers(cores, memoryMb, executorsMb) : asked;
   return {
     mode,
     host: values.HOST,
     port: values.PORT,
     dataDir: resolve(values.DATA_DIR),
     databaseUrl: values.DATABASE_URL,
-    workers: workers === 'auto' ? countWorkers(availableParallelism(), findMemoryMb(), executorsMb) : workers,
+    workers,
+    // The clock of the endpoints for tests is that of one process.
+    hasHeavyWorker:
+      !values.TEST_ENDPOINTS &&
+      (values.HEAVY_WORKER === 'on' ||
+        (values.HEAVY_WORKER === 'auto' && hasRoomForHeavy(cores, memoryMb, executorsMb, workers))),
     databasePoolMax: values.DATABASE_POOL_MAX,
     migrateOnStart: values.MIGRATE_ON_START,
     drainMs: (values.DRAIN_SECONDS ?? (mode === 'production' ? DRAIN_SECONDS_PRODUCTION : 0)) * 1000,
@@ -394,15 +411,25 @@ export const adoptVariables = (variables: Record<string, string>): void => {
 export const shareOf = ({ workers }: Pick<Config, 'workers'>, most: number, least = 1): number =>
   Math.max(least, Math.floor(most / workers));
 
+/** A heavy worker has this share of the connections besides. Few: what it writes must leave the database to the others. */
+const HEAVY_POOL_SHARE = 0.25;
+
 /** The configuration of one worker: limits for the whole machine or database are divided among the workers. */
-export const configOfWorker = (config: Config): Config => ({
-  ...config,
-  databasePoolMax: shareOf(config, config.databasePoolMax, DATABASE_POOL_MIN),
-  sandbox: {
-    ...config.sandbox,
-    memoryTotalMb: shareOf(config, config.sandbox.memoryTotalMb, memoryTotalMbLeast(config.sandbox.memoryMb)),
-  },
-});
+export const configOfWorker = (config: Config): Config => {
+  const { workers, hasHeavyWorker, heavySocket, databasePoolMax, sandbox } = config;
+  const executorsMb = shareOf(
+    { workers: workers + Number(hasHeavyWorker) },
+    sandbox.memoryTotalMb,
+    memoryTotalMbLeast(sandbox.memoryMb),
+  );
+  const connections =
+    heavySocket === undefined ? shareOf(config, databasePoolMax) : Math.floor(databasePoolMax * HEAVY_POOL_SHARE);
+  return {
+    ...config,
+    databasePoolMax: Math.max(DATABASE_POOL_MIN, connections),
+    sandbox: { ...sandbox, memoryTotalMb: executorsMb },
+  };
+};
 
 /** The origin of the console and of links in mails. @param base_url where this server listens. */
 export const consoleUrlOf = (

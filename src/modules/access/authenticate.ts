@@ -1,6 +1,7 @@
 // Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
 import { openAccount } from '../../platform/accounts.ts';
 import type { LoggedToken, RequestOrigin, Usage } from '../../platform/audit/record.ts';
+import { handOver } from '../../platform/http/hand-over.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
@@ -191,6 +192,13 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     return { origin, usage: request.usage, warn: warnIn(reply) };
   };
 
+  app.decorateRequest('isHandedOver', false);
+  /** Where the heavy worker listens, if the request goes to it. Its limits and permissions are looked at there. */
+  const findHeavySocket = ({ raw }: FastifyRequest, { tenant_id }: Caller): string | undefined =>
+    ctx.accounts.heavyTenants.isElsewhere(tenant_id) && raw.socket instanceof Socket
+      ? ctx.heavyWorker.socket
+      : undefined;
+
   const admit = (
     request: FastifyRequest,
     reply: FastifyReply,
@@ -224,18 +232,10 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     admit(request, reply, caller, permission);
   };
 
-  const authenticate = async (
-    request: FastifyRequest,
-    reply: FastifyReply,
-    key: string | undefined,
-    permission: Permission | 'authenticated',
-  ) => {
+  const authenticate = async (request: FastifyRequest, key: string | undefined): Promise<Caller> => {
     await refuseUninitialized();
     const caller = key === undefined ? undefined : await ctx.callers.findCallerBeforeCaller(key);
-    if (!caller) return failed(request);
-    return hasLimits(caller)
-      ? admitLimited(request, reply, caller, permission)
-      : admit(request, reply, caller, permission);
+    return caller ?? failed(request);
   };
 
   type Acting = Actor & { isRefused: boolean };
@@ -262,15 +262,27 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     if (!actor && header === undefined && allowsAnonymous) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;
     const known = actor?.caller ?? (key === undefined ? undefined : ctx.callers.recallCaller(key));
-    if (!known) return void authenticate(request, reply, key, permission).then(() => done(), done);
-    if (hasLimits(known)) return void admitLimited(request, reply, known, permission).then(() => done(), done);
-    try {
-      if (actor && needsFreshFactor(actor.caller, permission)) refusalOfStale(request)?.();
-      admit(request, reply, known, permission);
-      return done();
-    } catch (error) {
-      return done(error as Error);
-    }
+    const goOn = (caller: Caller): void => {
+      if (hasLimits(caller)) return void admitLimited(request, reply, caller, permission).then(() => done(), done);
+      try {
+        if (actor && needsFreshFactor(actor.caller, permission)) refusalOfStale(request)?.();
+        admit(request, reply, caller, permission);
+        return done();
+      } catch (error) {
+        return done(error as Error);
+      }
+    };
+    const begin = (caller: Caller): void => {
+      const socketPath = findHeavySocket(request, caller);
+      if (socketPath === undefined) return goOn(caller);
+      request.account = caller.tenant_id;
+      handOver(ctx, socketPath, request, reply, () => {
+        request.account = undefined;
+        goOn(caller);
+      });
+    };
+    if (known) begin(known);
+    else void authenticate(request, key).then(begin, done);
   });
 
   // The server does not start with a route that has no permission.

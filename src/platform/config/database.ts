@@ -31,7 +31,9 @@ export const databaseVariables = {
     .refine(isPostgresUrl, 'must be a postgresql:// address')
     .optional()
     .describe('PostgreSQL 15 or newer, one host. Not set: an embedded PostgreSQL 18 in DATA_DIR.'),
-  DATABASE_POOL_MAX: wholeNumber(DATABASE_POOL_MIN, 200, 10).describe('Connections to the database, of all workers.'),
+  DATABASE_POOL_MAX: wholeNumber(DATABASE_POOL_MIN, 200, 10).describe(
+    'Connections to the database, of all workers. A heavy worker has a quarter as many more.',
+  ),
   MIGRATE_ON_START: flag(true).describe(
     'Applies pending migrations before listening. `false`: a start with pending ones fails.',
   ),

@@ -6,7 +6,10 @@ import { flag, isOrigin, hosts, wholeNumber, words } from './forms.ts';
 /** More than a machine has cores that a vault could use; each worker takes memory and connections. */
 const WORKERS_MAX = 64;
 
-/** Memory of two workers, 700 MB each, and of their supervisor, 150 MB. The executors of tenants' code need theirs besides. */
+/** Memory of a worker and of the supervisor. The executors of tenants' code need theirs besides. */
+const WORKER_MB = 700;
+const SUPERVISOR_MB = 150;
+/** Of two workers and their supervisor, rounded. */
 const TWO_WORKERS_MB = 1_600;
 const CORES_OF_TWO_WORKERS = 2;
 
@@ -22,6 +25,10 @@ export const findMemoryMb = (): number =>
  */
 export const countWorkers = (cores: number, memoryMb: number, executorsMb: number): number =>
   cores >= CORES_OF_TWO_WORKERS && memoryMb - executorsMb >= TWO_WORKERS_MB ? 2 : 1;
+
+/** Whether `auto` starts a heavy worker: where it has a core and memory beside the others. */
+export const hasRoomForHeavy = (cores: number, memoryMb: number, executorsMb: number, workers: number): boolean =>
+  cores >= CORES_OF_TWO_WORKERS && memoryMb - executorsMb >= SUPERVISOR_MB + (workers + 1) * WORKER_MB;
 
 const workerCount = z.string().transform((text, problems) => {
   if (text === 'auto') return text;
@@ -75,6 +82,12 @@ export const serverVariables = {
     .optional()
     .describe(
       'Processes that serve, on one port. `auto` takes two where this server has two cores and 1.6 GB beside `SANDBOX_MEMORY_TOTAL_MB`, else one. Not set: `auto` in production, 1 in development.',
+    ),
+  HEAVY_WORKER: z
+    .enum(['auto', 'on', 'off'])
+    .default('auto')
+    .describe(
+      'Whether requests of a tenant with heavy work go to a process of their own while others ask, so that they slow nobody. It starts when it is needed. `auto`: where this server has two cores, and 700 MB of memory more than its other processes need.',
     ),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)

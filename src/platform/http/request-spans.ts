@@ -46,7 +46,9 @@ export const addRequestSpans = (app: App, tracing: Tracing | undefined): void =>
     if (span) tracing.within(span, done);
     else done();
   });
-  app.addHook('onResponse', ({ span, work }, reply, done) => {
+  app.addHook('onResponse', ({ span, work, isHandedOver }, reply, done) => {
+    // A span that does not end is never sent.
+    if (isHandedOver) return done();
     const status = reply.statusCode;
     span?.set({ 'http.response.status_code': status, ...(work && { 'strongroom.tenant_id': work.tenant_id }) });
     span?.end(status >= 500 ? String(status) : undefined);

@@ -38,6 +38,7 @@ export const addTrace = (app: App): void => {
 export const addRequestLog = (app: App, metrics: Metrics): void => {
   const countRequest = createRequestFigures(metrics);
   app.addHook('onResponse', (request, reply, done) => {
+    if (request.isHandedOver) return done();
     const { method } = request;
     const route = request.routeOptions.url ?? 'none';
     const ms = reply.elapsedTime;

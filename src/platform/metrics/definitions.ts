@@ -30,7 +30,7 @@ export const metricDefinitions = {
   strongroom_workers: {
     type: 'gauge',
     labels: ['state'],
-    help: 'Workers, with WORKERS above 1: `answering`, or `silent` if they did not send their figures in time.',
+    help: 'Workers, with WORKERS above 1 and for heavy tenants: `answering`, or `silent` if they did not send their figures in time.',
   },
   strongroom_workers_ended_total: {
     type: 'counter',

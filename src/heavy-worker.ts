@@ -1,0 +1,125 @@
+// Starts and ends the heavy worker: the process that serves tenants with heavy work while others ask. It runs only while a tenant
+// needs it, and is replaced at the next need when it ends.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import type { Context } from './modules.ts';
+import { sendTo, type WorkerProcess } from './worker-process.ts';
+
+/** It ends when no tenant has needed it for so long. */
+const IDLE_MS = 600_000;
+const LOOK_MS = 30_000;
+
+/** The pause before it is replaced: it doubles while it ends soon, so that a cause that stays does not take all CPU. */
+const PAUSE_MS_MIN = 1_000;
+const PAUSE_MS_MAX = 60_000;
+/** One that lived this long is replaced after the shortest pause again. */
+const STEADY_MS = 60_000;
+
+/** Linux takes 107 bytes as the path of a socket. */
+const PATH_BYTES_MAX = 107;
+
+export type HeavyWorker = {
+  /** A tenant has heavy work, and others ask. */
+  need(): void;
+  /** The process, while it runs. */
+  current(): WorkerProcess | undefined;
+  /** Whether it was told to end. */
+  isLeaving(): boolean;
+  /** To be called when nothing forwards to it any more. @throws where it did not end as it should. */
+  stop(): Promise<void>;
+};
+
+/** @param tell tells every process that hands requests over where to. */
+export const createHeavyWorker = (
+  ctx: Context,
+  launch: (socketPath: string) => WorkerProcess,
+  tell: (socketPath: string | undefined) => void,
+): HeavyWorker => {
+  const { log, monotonicMs } = ctx;
+  /** Only this user may open it: who reaches the socket says who the client is. */
+  let directory: string | undefined;
+  let launches = 0;
+  let current: WorkerProcess | undefined;
+  let isLeaving = false;
+  let isStopped = false;
+  let hasFailed = false;
+  let neededAtMs = 0;
+  let startsFromMs = 0;
+  let pauseMs = PAUSE_MS_MIN;
+
+  const newPath = (): string | undefined => {
+    directory ??= mkdtempSync(join(tmpdir(), 'strongroom-heavy-'));
+    launches += 1;
+    const path = join(directory, `${launches}.sock`);
+    return Buffer.byteLength(path) <= PATH_BYTES_MAX ? path : undefined;
+  };
+
+  const conclude = async (begun: WorkerProcess, beganMs: number): Promise<void> => {
+    const { code, signal } = await begun.ended;
+    tell(undefined);
+    current = undefined;
+    if (isLeaving) hasFailed ||= code !== 0;
+    else {
+      log.error({ alarm: 'worker_ended', pid: begun.worker.process.pid, code, signal }, 'a worker ended');
+      if (monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
+      startsFromMs = monotonicMs() + pauseMs;
+      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
+    }
+    isLeaving = false;
+  };
+
+  const start = (): void => {
+    const path = newPath();
+    if (path === undefined) {
+      startsFromMs = Infinity;
+      log.warn('no heavy worker starts: the path of its socket would be too long. Set TMPDIR to a shorter one.');
+      return;
+    }
+    const begun = launch(path);
+    const { pid } = begun.worker.process;
+    current = begun;
+    begun.ready.then(
+      () => {
+        log.info({ pid }, 'the heavy worker serves');
+        if (!isLeaving) tell(path);
+      },
+      (error: Error) => log.error({ error }, 'the heavy worker did not start'),
+    );
+    void conclude(begun, monotonicMs());
+  };
+
+  const leave = (): void => {
+    if (!current || isLeaving) return;
+    isLeaving = true;
+    tell(undefined);
+    const { worker, ready } = current;
+    // One that does not get ready ends by itself.
+    ready.then(
+      () => sendTo(worker, { kind: 'stop', drains: false }),
+      () => undefined,
+    );
+  };
+
+  const looking = setInterval(() => {
+    if (monotonicMs() - neededAtMs > IDLE_MS) leave();
+  }, LOOK_MS).unref();
+
+  return {
+    need: () => {
+      neededAtMs = monotonicMs();
+      if (!current && !isStopped && neededAtMs >= startsFromMs) start();
+    },
+    current: () => current,
+    isLeaving: () => isLeaving,
+    async stop() {
+      isStopped = true;
+      clearInterval(looking);
+      const last = current;
+      leave();
+      await last?.ended;
+      if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+      if (hasFailed) throw new Error('the heavy worker did not stop as it should');
+    },
+  };
+};

@@ -6,7 +6,7 @@ import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '
 import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
 import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
-import { ADD_USAGE, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
+import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import type { TokenCondition } from '../src/modules/access/token-condition.ts';
@@ -92,10 +92,12 @@ INSERT INTO runs (tenant_id, id, kind, resource_id, actor_id, outcome, destinati
     CASE WHEN n % 1000 = 2 THEN 503 WHEN n % 1000 = 3 THEN 404 WHEN n % 1000 = 4 THEN 201 ELSE 200 END, id
   FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM audit_log) AS l;
 INSERT INTO begun_runs (tenant_id, id, run, mac) SELECT tenant_id, id, '{}', id FROM runs;
-INSERT INTO usage_hours SELECT tenant_id, date_trunc('hour', now()) - n * interval '1 hour', 'used', '${ACTOR}',
+INSERT INTO usage_hours (tenant_id, hour, kind, application_id, requests, tokens, ms_5, ms_10, ms_25, ms_50, ms_100, ms_250,
+    ms_500, ms_1000, ms_2500, ms_5000, ms_10000, ms_more)
+  SELECT tenant_id, date_trunc('hour', now()) - n * interval '1 hour', 'used', application_id,
     1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0
   FROM (SELECT '${TENANT}'::uuid AS tenant_id UNION ALL SELECT gen_random_uuid() FROM generate_series(1, 9)) AS t,
-    generate_series(1, ${ROWS / 10}) AS n;
+    generate_series(1, ${ROWS / 10}) AS n, unnest(ARRAY['${ACTOR}', '${ALL_APPLICATIONS}']::uuid[]) AS application_id;
 ANALYZE`;
 
 let database: TestDatabase;

@@ -203,7 +203,7 @@ describe('counts of processes', () => {
     expect(await sums({}, tenant, own)).toEqual(['failed 1/0', 'used 1/2']);
   });
 
-  test('of very many applications of a tenant keep their sums in few rows', async () => {
+  test('of very many applications of a tenant have few rows, and the sum of all', async () => {
     const tenant = await own.newTenant();
     const counts = createUsageCounts(own.ctx);
     for (let at = 0; at < 1_000; at += 1) stored(counts, tenant.tenant_id, own.ctx.newUuid());
@@ -211,7 +211,7 @@ describe('counts of processes', () => {
     const [{ rows }] = await own.sql('SELECT count(*)::int AS rows FROM usage_hours WHERE tenant_id = $1', [
       tenant.tenant_id,
     ]);
-    expect(rows).toBeLessThanOrEqual(201);
+    expect(rows).toBe(200);
     expect(await sums({}, tenant, own)).toEqual(['stored 1000/2000']);
   });
 
@@ -221,7 +221,9 @@ describe('counts of processes', () => {
     for (const { tenant_id } of [tenant, gone]) stored(counts, tenant_id);
     await counts.write();
     await own.sql(
-      `INSERT INTO usage_hours SELECT tenant_id, hour - interval '401 days', kind, application_id, requests, tokens,
+      `INSERT INTO usage_hours (tenant_id, hour, kind, application_id, requests, tokens,
+         ms_5, ms_10, ms_25, ms_50, ms_100, ms_250, ms_500, ms_1000, ms_2500, ms_5000, ms_10000, ms_more)
+       SELECT tenant_id, hour - interval '401 days', kind, application_id, requests, tokens,
          ms_5, ms_10, ms_25, ms_50, ms_100, ms_250, ms_500, ms_1000, ms_2500, ms_5000, ms_10000, ms_more FROM usage_hours`,
     );
     expect((await own.request('DELETE', '/tenants/self', { key: gone.api_key })).status).toBe(204);

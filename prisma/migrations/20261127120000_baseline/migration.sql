@@ -1010,7 +1010,7 @@ CREATE TABLE usage_hours (
   hour TIMESTAMPTZ(3) NOT NULL,
   -- stored, used, revealed, masked, refused or failed.
   kind TEXT NOT NULL,
-  -- The application that asked; of zeros for none.
+  -- The application that asked. Of zeros: all requests, so that a report of all reads few rows.
   application_id UUID NOT NULL,
   requests BIGINT NOT NULL,
   -- Each once in a request.
@@ -1028,7 +1028,7 @@ CREATE TABLE usage_hours (
   ms_5000 BIGINT NOT NULL,
   ms_10000 BIGINT NOT NULL,
   ms_more BIGINT NOT NULL,
-  PRIMARY KEY (tenant_id, hour, kind, application_id)
+  PRIMARY KEY (tenant_id, application_id, hour, kind)
 );
 CREATE INDEX usage_hours_hour_idx ON usage_hours (hour);
 

@@ -2,12 +2,12 @@
 import type { Usage, UsageKind } from '../../platform/audit/record.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { runPeriodically } from '../../platform/periodic.ts';
-import { addUsage, LATENCY_BOUNDS_MS, NO_APPLICATION, type UsageRow } from './rows/usage-hours.ts';
+import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage-hours.ts';
 
 /** What a process that dies loses at most. */
 export const WRITE_USAGE_EVERY_MS = 60_000;
 export const HOUR_MS = 3_600_000;
-/** Rows of a tenant between two writes: of 33 applications with all kinds. Further applications are counted as none. */
+/** Rows of a tenant between two writes: of 33 applications with all kinds. Requests of others count in the rows of all. */
 const ROWS_OF_TENANT_MAX = 200;
 /** Rows of all tenants between two writes, of about 300 bytes. Those beyond are not counted, and a warning says so. */
 const ROWS_MAX = 100_000;
@@ -52,41 +52,51 @@ export const createUsageCounts = (ctx: Pick<Platform, 'db' | 'now' | 'log'>): Us
   let size = 0;
   let lost = 0;
 
+  /** Undefined where there is no room. */
   const rowOf = (tenant_id: string, of: Pick<UsageRow, 'hour' | 'kind' | 'application_id'>): UsageRow | undefined => {
     const own = rows.get(tenant_id) ?? new Map<string, UsageRow>();
-    const nameOf = (application_id: string): string => `${of.hour} ${of.kind} ${application_id}`;
-    const isKnown = own.has(nameOf(of.application_id)) || own.size < ROWS_OF_TENANT_MAX;
-    const application_id = isKnown ? of.application_id : NO_APPLICATION;
-    const name = nameOf(application_id);
+    const name = `${of.hour} ${of.kind} ${of.application_id}`;
     const found = own.get(name);
     if (found) return found;
-    if (size >= ROWS_MAX) return undefined;
+    const isFull = own.size >= ROWS_OF_TENANT_MAX && of.application_id !== ALL_APPLICATIONS;
+    if (isFull || size >= ROWS_MAX) return undefined;
     const latencies = Array.from({ length: LATENCY_BOUNDS_MS.length + 1 }, () => 0);
-    const made: UsageRow = { ...of, application_id, requests: 0, tokens: 0, latencies };
+    const made: UsageRow = { ...of, requests: 0, tokens: 0, latencies };
     own.set(name, made);
     rows.set(tenant_id, own);
     size += 1;
     return made;
   };
 
-  const add = (tenant_id: string, { requests, tokens, latencies, ...of }: UsageRow): void => {
+  const add = (
+    tenant_id: string,
+    { requests, tokens, ...of }: Omit<UsageRow, 'latencies'>,
+    addLatencies: (latencies: number[]) => void,
+  ): void => {
     const row = rowOf(tenant_id, of);
-    if (!row) return void (lost += requests);
-    row.requests += requests;
-    row.tokens += tokens;
-    row.latencies = row.latencies.map((count, bucket) => count + (latencies[bucket] ?? 0));
+    if (row) {
+      row.requests += requests;
+      row.tokens += tokens;
+      addLatencies(row.latencies);
+    } else if (of.application_id === ALL_APPLICATIONS) lost += requests;
   };
 
+  /** Adds a row that could not be written to what was counted since. */
+  const addAgain = (tenant_id: string, { latencies: counted, ...row }: UsageRow): void =>
+    add(tenant_id, row, (latencies) => {
+      for (const [bucket, count] of counted.entries()) latencies[bucket] = (latencies[bucket] ?? 0) + count;
+    });
+
   return {
-    begin: (tenant_id, application_id = NO_APPLICATION) =>
-      createRequestUsage((kind, { requests, tokens }, ms) => {
+    begin: (tenant_id, application_id) =>
+      createRequestUsage((kind, added, ms) => {
         const hour = Math.floor(ctx.now().getTime() / HOUR_MS) * HOUR_MS;
-        const row = rowOf(tenant_id, { hour, kind, application_id });
-        if (!row) return void (lost += requests);
-        row.requests += requests;
-        row.tokens += tokens;
         const bucket = bucketOf(ms);
-        row.latencies[bucket] = (row.latencies[bucket] ?? 0) + requests;
+        const addLatency = (latencies: number[]): void => {
+          latencies[bucket] = (latencies[bucket] ?? 0) + added.requests;
+        };
+        for (const id of [ALL_APPLICATIONS, application_id])
+          if (id !== undefined) add(tenant_id, { hour, kind, application_id: id, ...added }, addLatency);
       }),
 
     async write() {
@@ -100,7 +110,7 @@ export const createUsageCounts = (ctx: Pick<Platform, 'db' | 'now' | 'log'>): Us
           await addUsage(ctx.db.for({ tenant_id }), [...own.values()]);
           counted.delete(tenant_id);
         } catch (error) {
-          for (const [left, theirs] of counted) for (const row of theirs.values()) add(left, row);
+          for (const [left, theirs] of counted) for (const row of theirs.values()) addAgain(left, row);
           throw error;
         }
       }

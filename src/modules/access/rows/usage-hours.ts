@@ -7,8 +7,8 @@ export const LATENCY_BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_
 
 const latencyColumns = [...LATENCY_BOUNDS_MS.map((bound) => `ms_${bound}`), 'ms_more'];
 
-/** A column of a primary key has no NULL. */
-export const NO_APPLICATION = '00000000-0000-0000-0000-000000000000';
+/** Rows of all requests, whoever asked. */
+export const ALL_APPLICATIONS = '00000000-0000-0000-0000-000000000000';
 
 /** `hour`: its beginning, in ms since 1970. `latencies`: how many requests took how long. */
 export type UsageRow = {
@@ -27,8 +27,8 @@ export const ADD_USAGE = `
 INSERT INTO usage_hours (tenant_id, hour, kind, application_id, ${numbers.join(', ')})
 SELECT $1::uuid, hour, kind, application_id, ${numbers.join(', ')}
 FROM json_to_recordset($2::json) AS r(hour timestamptz, kind text, application_id uuid, ${numbers.map((name) => `${name} bigint`).join(', ')})
-ORDER BY hour, kind, application_id
-ON CONFLICT (tenant_id, hour, kind, application_id)
+ORDER BY application_id, hour, kind
+ON CONFLICT (tenant_id, application_id, hour, kind)
 DO UPDATE SET ${numbers.map((name) => `${name} = usage_hours.${name} + excluded.${name}`).join(', ')}`;
 
 export const addUsage = async ({ query, tenant_id }: TenantQuery, rows: readonly UsageRow[]): Promise<void> => {
@@ -44,20 +44,23 @@ export type UsageSlot = { start: Date; kind: UsageKind; requests: number; tokens
 
 export type UsageFilter = { from: Date; to: Date; by: 'hour' | 'day'; application_id: string | undefined };
 
+/** A sum of floats takes a fraction of one of bigint, which is numeric. */
+const findBy = (step: string): string => `
+SELECT ${step} AS start, kind, ${numbers.map((name) => `sum(${name}::float8) AS ${name}`).join(', ')}
+FROM usage_hours WHERE tenant_id = $1 AND application_id = $2::uuid AND hour >= $3::timestamptz AND hour < $4::timestamptz
+GROUP BY 1, 2 ORDER BY 1, 2`;
+
+const FIND_USAGE = { hour: findBy('hour'), day: findBy(`date_trunc('day', hour)`) };
+
 /** Sums by hour or by day in UTC, oldest first. Hours without any have no row. */
 export const findUsage = async (
   { query, tenant_id }: TenantQuery,
   { from, to, by, application_id }: UsageFilter,
 ): Promise<UsageSlot[]> => {
-  const values: unknown[] = [tenant_id, from, to];
-  const ofApplication =
-    application_id === undefined ? '' : `AND application_id = $${values.push(application_id)}::uuid`;
-  const text = `
-SELECT ${by === 'day' ? `date_trunc('day', hour)` : 'hour'} AS start, kind,
-  ${numbers.map((name) => `sum(${name})::float8 AS ${name}`).join(', ')}
-FROM usage_hours WHERE tenant_id = $1 AND hour >= $2::timestamptz AND hour < $3::timestamptz ${ofApplication}
-GROUP BY 1, 2 ORDER BY 1, 2`;
-  const rows = (await query(undefined, text, values)) as (Omit<UsageSlot, 'latencies'> & Record<string, number>)[];
+  const values = [tenant_id, application_id ?? ALL_APPLICATIONS, from, to];
+  // Without a name, it is planned for its range: a general plan reads the hours of all tenants.
+  const rows = (await query(undefined, FIND_USAGE[by], values)) as (Omit<UsageSlot, 'latencies'> &
+    Record<string, number>)[];
   return rows.map((row) => ({
     start: row.start,
     kind: row.kind,

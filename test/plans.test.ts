@@ -15,6 +15,7 @@ import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/a
 import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
 import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/rows/timeline-rows.ts';
+import { DIGESTS_DUE_MAX, findTokensDue } from '../src/modules/tokens/rows/digests-due.ts';
 import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
 import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
 import { INSERT_RUNS } from '../src/platform/audit/run-rows.ts';
@@ -502,6 +503,10 @@ test('the usage of 30 days is read by an index, and what is too old is found', a
   expect((await findUsage(db, { ...range, by: 'hour', application_id: undefined })).length).toBeGreaterThan(700);
   expect((await findUsage(db, { ...range, by: 'day', application_id: ACTOR })).length).toBeGreaterThan(29);
   expect(await explaining(undefined, DELETE_USAGE, [new Date(0), WANTED])).toEqual([]);
+});
+
+test('tokens whose search digests are due are found by their index', async () => {
+  expect(await findTokensDue(explaining, [OTHER_TENANT])).toHaveLength(DIGESTS_DUE_MAX);
 });
 
 test('the timeline of a card reads the rows about its tokens alone', async () => {

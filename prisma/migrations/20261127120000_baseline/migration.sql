@@ -227,6 +227,8 @@ CREATE TABLE tokens (
   metadata JSONB,
   search_indexes TEXT[],
   search_digests TEXT[],
+  -- Whether the sweep is to make the digests again: after a writer that does not know all of them.
+  digests_due BOOLEAN NOT NULL DEFAULT true,
   expires_at TIMESTAMPTZ(3),
   -- Whether a mask hides the value from a plain permission: searches by value find only tokens without one.
   masked BOOLEAN NOT NULL,
@@ -236,6 +238,7 @@ CREATE TABLE tokens (
   modified_by UUID,
   PRIMARY KEY (tenant_id, id)
 );
+CREATE INDEX tokens_digests_due_idx ON tokens (tenant_id, id) WHERE digests_due;
 CREATE INDEX tokens_expires_at_idx ON tokens (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX tokens_fingerprint_tenant_id_idx ON tokens (fingerprint, tenant_id);
 -- The pending list is kept short: a write that has to empty it waits for milliseconds, not for a second.
@@ -825,9 +828,9 @@ BEGIN
       CONTINUE;
     END IF;
     INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-      search_indexes, search_digests, expires_at, masked, created_at, created_by)
+      search_indexes, search_digests, digests_due, expires_at, masked, created_at, created_by)
     VALUES (of_tenant, r.id, r.type, decode(r.sealed, 'base64'), r.fingerprint, r.fingerprint_expression, r.container,
-      r.metadata, r.search_indexes, r.search_digests, r.expires_at, r.masked, r.created_at, r.created_by);
+      r.metadata, r.search_indexes, r.search_digests, false, r.expires_at, r.masked, r.created_at, r.created_by);
     IF r.cvc_sealed IS NOT NULL THEN
       INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
       VALUES (of_tenant, r.id, decode(r.cvc_sealed, 'base64'), r.cvc_expires_at);

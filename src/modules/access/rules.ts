@@ -120,6 +120,28 @@ export const valueShownWhere = (caller: Caller, permission: Permission): TokenCo
   return shown ?? { kind: 'nothing' };
 };
 
+/** The tokens of which a permission shows the mask, or more. As in `decide`, the first rule that reaches a token decides. */
+const maskShownUnder = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
+  let shown: TokenCondition | 'everything' | undefined = caller.permissions.has(permission) ? 'everything' : undefined;
+  for (const rule of caller.rules.toReversed()) {
+    if (!rule.permissions.includes(permission)) continue;
+    const isShown = rule.transform !== 'redact';
+    if (rule.container === '/') shown = isShown ? 'everything' : undefined;
+    else if (isShown) shown = shown === 'everything' ? shown : shown ? any([reachOf(rule), shown]) : reachOf(rule);
+    else if (shown === 'everything') shown = { kind: 'not', node: reachOf(rule) };
+    else if (shown) shown = all([{ kind: 'not', node: reachOf(rule) }, shown]);
+  }
+  return shown ?? { kind: 'nothing' };
+};
+
+/** The tokens of which both a search and a read show the mask, or more. */
+export const maskShownWhere = (caller: Caller): TokenCondition | 'everything' => {
+  const conditions = (['token:search', 'token:read'] as const)
+    .map((permission) => maskShownUnder(caller, permission))
+    .filter((condition) => condition !== 'everything');
+  return conditions.length === 0 ? 'everything' : all(conditions);
+};
+
 /**
  * LIKE patterns of the containers in which a permission shows tokens at least masked. `isExact`: it shows all tokens there whose
  * type has a default mask; else some.

@@ -36,7 +36,7 @@ const noFilter: Filter = { type: '', id: '', key: '', value: '' };
 const examples = [
   ['type:card AND container:/pci/*', 'Cards in containers below /pci/.'],
   ['metadata.order:4711', 'By metadata: the whole value, in any case.'],
-  ['data:6789', 'By a search index of a token: those of social security numbers have the last four digits.'],
+  ['last4:4242', 'By the last four characters that the mask shows.'],
   ['created_at:[2026-01-01 TO *] AND NOT type:token', 'Created since then, and not generic.'],
   ['(type:bank OR type:card) AND NOT container:/pci/low/', 'Of either type, but not in this container.'],
 ] as const;
@@ -49,7 +49,7 @@ const searchForm = ({ session }: Visit, query: string, problems: FieldSentences)
 ${problemOf('query', problems)}
 </form>
 <details><summary>How to search</summary>
-<p>An id or a value of a search index may stand alone. Other terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value or a key that has spaces, as in <code>metadata."order id":4711</code>, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
+<p>An id or a value of a search index may stand alone. Other terms are <code>field:value</code>, with <code>"quotation marks"</code> around a value or a key that has spaces, as in <code>metadata."order id":4711</code>, joined by <code>AND</code>, <code>OR</code>, <code>NOT</code> and parentheses. Fields: <code>id</code>, <code>type</code>, <code>data</code>, <code>fingerprint</code>, <code>last4</code>, <code>brand</code>, <code>expires</code>, <code>container</code>, <code>metadata.KEY</code>, <code>created_by</code>, <code>created_at</code>, <code>modified_by</code>, <code>modified_at</code>. Values match as a whole; a container may end in <code>*</code>, dates may be ranges.</p>
 <form method="post" action="${SEARCH_PATH}">${csrfField(session)}<ul class="examples">${examples.map(
   ([example, meaning]) =>
     html`<li><button class="second small mono" name="query" value="${example}">${example}</button> <span class="quiet">${meaning}</span></li>`,

@@ -8,6 +8,7 @@ import {
 } from './rows/token-transactions.ts';
 import { type StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
+import type { Caller } from '../access/caller.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { noteDecision } from '../access/decisions.ts';
 import { limitOfReveal } from '../access/limits.ts';
@@ -85,7 +86,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
       if (isShowing) checkSeesValue(work, row, kept);
       // Before the expressions are evaluated: even a refusal would tell something of the value.
       if (isShowing && !isCounted) return 'reveals';
-      const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, work, row, kept, patch.data));
+      const draft = await ctx.accounts.runInTurns(work.tenant_id, draftOf(ctx, row, kept, patch.data, work.caller));
       const after: Placed = { id, type: row.type, container: draft.container, isMasked: isMasked(draft) };
       const transform = getTransform(work, 'token:update', after);
       // A rule that masks uses passes the value of the new mask to code.
@@ -253,11 +254,20 @@ const replacedAttributes = [
 /** `type` and `id` are accepted and ignored: a client may send a whole record back. */
 const patchNames: ReadonlySet<string> = new Set(['id', 'type', ...mergedAttributes, ...replacedAttributes]);
 
+/** What makes drafts of stored tokens. */
+export type DraftContext = Pick<TokensContext, 'config' | 'now' | 'expressionEnvironment'>;
+
 /**
  * Applies the patch and validates the result like a new token. Pauses between the steps, each of which reads all of the data.
  * @throws invalidInput with every invalid field.
  */
-function* draftOf(ctx: TokensContext, work: Work, row: StoredToken, kept: Kept, patch: Patch): Slices<Draft> {
+export function* draftOf(
+  ctx: DraftContext,
+  row: StoredToken,
+  kept: Kept,
+  patch: Patch,
+  { allows_absent_paths }: Pick<Caller, 'allows_absent_paths'> = {},
+): Slices<Draft> {
   const request: Record<string, Json> = {
     type: row.type,
     data: kept.data,
@@ -294,7 +304,7 @@ function* draftOf(ctx: TokensContext, work: Work, row: StoredToken, kept: Kept, 
   if (request['data'] === undefined) problems.add(['data'], 'must not be taken away', 'required');
   // An expression that was accepted before stays valid where the patch changes neither it nor the data.
   const isReread = ['data', ...showingAttributes].some((name) => patch[name] !== undefined);
-  const tools = { ...draftTools(ctx), allowsAbsentPaths: !isReread || work.caller.allows_absent_paths === true };
+  const tools = { ...draftTools(ctx), allowsAbsentPaths: !isReread || allows_absent_paths === true };
   const draft = problems.count > 0 ? undefined : yield* parseTokenRequest(request, [], problems, tools);
   if (!draft) throw invalidInput(problems.errors);
   return draft;

@@ -8,7 +8,7 @@ import { disclosureOf } from '../access/rules.ts';
 import type { Caller } from '../access/caller.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
-import { accessOf, decide, getTransform, valueShownWhere } from '../access/rules.ts';
+import { accessOf, decide, getTransform, maskShownWhere, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import {
   countShown,
@@ -138,7 +138,8 @@ export const admitQuery = async (ctx: TokensContext, work: Work, text: string): 
   const query = parseQuery(text);
   await admitQuestion(ctx, work, countValues(query));
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  return conditionOf(query, keys, valueShownWhere(work.caller, 'token:search'));
+  const { caller } = work;
+  return conditionOf(query, keys, { value: valueShownWhere(caller, 'token:search'), mask: maskShownWhere(caller) });
 };
 
 /** A page of the tokens that a query finds, newest first. @throws as admitQuery; forbidden. */
@@ -167,7 +168,7 @@ const filterCondition = (
     ...(container === undefined ? [] : [{ kind: 'container', path: container, below: false } as const]),
     ...(fingerprint === undefined ? [] : [{ kind: 'term', field: 'fingerprint', value: fingerprint } as const]),
   ];
-  nodes.push(...terms.map((term) => conditionOf(term, keys, shown)));
+  nodes.push(...terms.map((term) => conditionOf(term, keys, { value: shown, mask: { kind: 'nothing' } })));
   return all(nodes);
 };
 

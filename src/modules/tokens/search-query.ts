@@ -5,6 +5,7 @@ import { parseContainer } from '../access/containers.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { createScanner, type Scanner, take } from '../../platform/json/json-parser.ts';
+import { isShownPart, type ShownPart } from './shown-parts.ts';
 
 /** One end of a date range. */
 export type SearchRangeEnd = { at: Date; inclusive: boolean };
@@ -19,6 +20,7 @@ export type SearchNode =
   | { kind: 'not'; node: SearchNode }
   | { kind: 'term'; field: 'id' | 'type' | 'fingerprint' | 'created_by' | 'modified_by'; value: string }
   | { kind: 'data'; value: string }
+  | { kind: 'shown'; part: ShownPart; value: string }
   | { kind: 'metadata'; key: string; value: string }
   | { kind: 'container'; path: string; below: boolean }
   | { kind: 'range'; field: 'created_at' | 'modified_at'; from?: SearchRangeEnd; to?: SearchRangeEnd };
@@ -179,6 +181,17 @@ const parseTypeName = (value: string): string => {
   return value;
 };
 
+const shownForms: Record<ShownPart, string> = {
+  last4: 'four letters or digits, with a digit among them, as last4',
+  brand: 'the name of a brand as brand',
+  expires: 'a month such as 2030-12 as expires',
+};
+
+const parseShown = (part: ShownPart, value: string): string => {
+  if (!isShownPart[part](value)) throw new SearchQueryError(`must have ${shownForms[part]}`);
+  return value;
+};
+
 const METADATA = 'metadata.';
 
 // --- Terms ---
@@ -229,11 +242,15 @@ const termOf = (field: string): ((value: string) => SearchNode) => {
       return (value) => ({ kind: 'term', field, value: parseUuid(value) });
     case 'data':
       return (value) => ({ kind: 'data', value });
+    case 'last4':
+    case 'brand':
+    case 'expires':
+      return (value) => ({ kind: 'shown', part: field, value: parseShown(field, value) });
     case 'container':
       return (value) => ({ kind: 'container', ...parseContainerValue(value) });
     default:
       throw new SearchQueryError(
-        'must name one of the fields id, type, data, fingerprint, container, metadata.KEY, created_by, created_at, modified_by, modified_at',
+        'must name one of the fields id, type, data, fingerprint, last4, brand, expires, container, metadata.KEY, created_by, created_at, modified_by, modified_at',
       );
   }
 };

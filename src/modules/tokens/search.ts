@@ -1,6 +1,6 @@
 // Compiles a parsed search query into a database condition, with keyed digests in place of values.
 // No statement holds a searched value.
-import { metadataDigest, searchDigest } from '../../platform/crypto/digest.ts';
+import { metadataDigest, searchDigest, shownDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { TokenCondition } from '../access/token-condition.ts';
 import type { SearchNode } from './search-query.ts';
@@ -22,24 +22,29 @@ export const countValues = (node: SearchNode): number => {
   }
 };
 
+/** The tokens about which a caller may ask more than about others. */
+export type Seen = {
+  /** Those whose value the caller may see. */
+  value: TokenCondition | 'everything';
+  /** Those whose mask the caller may see, or more. */
+  mask: TokenCondition | 'everything';
+};
+
 /**
- * @param shown the tokens whose value the caller may see. Terms about values match only these: otherwise a caller could
- * find out a hidden value by searching for one guess after another.
+ * @param seen terms about values, and about what masks show, match only these: otherwise a caller could find out a hidden value by
+ * searching for one guess after another.
  */
-export const conditionOf = (
-  node: SearchNode,
-  keys: Pick<TenantKeys, 'digest'>,
-  shown: TokenCondition | 'everything',
-): TokenCondition => {
+export const conditionOf = (node: SearchNode, keys: Pick<TenantKeys, 'digest'>, seen: Seen): TokenCondition => {
   switch (node.kind) {
     case 'and':
     case 'or':
-      return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys, shown)) };
+      return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys, seen)) };
     case 'not':
-      return { kind: 'not', node: conditionOf(node.node, keys, shown) };
+      return { kind: 'not', node: conditionOf(node.node, keys, seen) };
     default: {
       const match = matchOf(node, keys);
-      return isAboutValue(node) && shown !== 'everything' ? { kind: 'and', nodes: [match, shown] } : match;
+      const where = isAboutValue(node) ? seen.value : node.kind === 'shown' ? seen.mask : 'everything';
+      return where === 'everything' ? match : { kind: 'and', nodes: [match, where] };
     }
   }
 };
@@ -52,6 +57,8 @@ const matchOf = (node: SearchTerm, keys: Pick<TenantKeys, 'digest'>): TokenCondi
       return { kind: 'in', column: node.field, values: [node.value] };
     case 'data':
       return { kind: 'digest', digest: searchDigest(keys.digest, node.value) };
+    case 'shown':
+      return { kind: 'digest', digest: shownDigest(keys.digest, node.part, node.value) };
     case 'metadata':
       return { kind: 'digest', digest: metadataDigest(keys.digest, node.key, node.value) };
     case 'container':

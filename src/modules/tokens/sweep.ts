@@ -1,10 +1,11 @@
 // Deletes expired security codes and their keys, expired tokens, expired kept responses and rows of deleted tenants.
 // Reads refuse expired records already; the sweep makes them unrecoverable. Also ends runs of processes
-// that died, looks for bursts of failures, and has the next partitions of the log and of runs made.
+// that died, looks for bursts of failures, makes search digests that are due, and has the next partitions of the log and of runs made.
 import { issueCertificates } from '../access/erasure-certificates.ts';
 import { endDeadRuns } from '../runs/dead-runs.ts';
 import { alarmErrorBurstsInTurn } from '../runs/error-bursts.ts';
 import type { TokensContext } from './context.ts';
+import { type FillContext, fillDigests } from './fill-digests.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
 import { sweepOnce } from '../../platform/db/sweep.ts';
@@ -21,10 +22,7 @@ const LOG_PARTITIONS_EVERY_MS = 60 * 60_000;
 /** Each round deletes a limited number of rows. The next sweep deletes the rest. */
 const SWEEP_ROUNDS_MAX = 100;
 
-type Sweeping = Pick<
-  TokensContext,
-  'config' | 'db' | 'now' | 'newLogId' | 'newUuid' | 'environment' | 'pepper' | 'log' | 'metrics'
->;
+type Sweeping = FillContext & Pick<TokensContext, 'newLogId' | 'newUuid' | 'pepper'>;
 
 /**
  * Sweeps once, until nothing is left or the limit of rounds is reached. Several processes may sweep at once.
@@ -38,6 +36,7 @@ export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = asy
   }
   await endDeadRuns(ctx, mayGoOn);
   await issueCertificates(ctx);
+  await fillDigests(ctx, mayGoOn);
 };
 
 /** Sweeps unless another process has the lease. @param holder an id of this process. @returns whether it swept. @throws unavailable. */

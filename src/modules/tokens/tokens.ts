@@ -8,7 +8,7 @@ import { noteDecisionOverNew } from '../access/decisions.ts';
 import { type Transform, type Visibility } from '../access/access-rule.ts';
 import { visibilityOf, wouldDecide } from '../access/rules.ts';
 import type { TokensContext } from './context.ts';
-import { metadataDigest, searchDigest } from '../../platform/crypto/digest.ts';
+import { metadataDigest, searchDigest, shownDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import {
   type Binding,
@@ -27,6 +27,7 @@ import { evaluateShape } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import { showsNumberByParts } from './number-parts.ts';
+import { findShownParts } from './shown-parts.ts';
 import type { Draft, DraftTools } from './token-request.ts';
 import { findTokenType } from './token-types.ts';
 
@@ -121,6 +122,8 @@ export const searchDigestsOf = (keys: TenantKeys, draft: Draft): string[] | unde
   const digests = draft.searchValues.map((value) => searchDigest(keys.digest, value));
   for (const [name, value] of Object.entries(draft.metadata ?? {}))
     digests.push(metadataDigest(keys.digest, name, value));
+  for (const [part, value] of findShownParts(draft.mask ?? draft.type.mask, draft.masked))
+    digests.push(shownDigest(keys.digest, part, value));
   return digests.length === 0 ? undefined : [...new Set(digests)];
 };
 

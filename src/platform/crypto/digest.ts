@@ -65,6 +65,10 @@ export const searchDigest = (key: DigestKey, value: string): string =>
 export const metadataDigest = (key: DigestKey, name: string, value: string): string =>
   hmac(key.key, ['metadata', name, ...exactly(value.toLowerCase())]).toString('base64url');
 
+/** The digest of a part of a value that its mask shows, such as its last four characters. Not case-sensitive. */
+export const shownDigest = (key: DigestKey, part: string, value: string): string =>
+  hmac(key.key, ['shown', part, ...exactly(value.toLowerCase())]).toString('base64url');
+
 /** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. @param address of a public caller. */
 export const idempotencyDigest = (
   key: DigestKey,

@@ -10,9 +10,9 @@ export const NEW_TOKENS = `json_to_recordset($2::json) AS r(
 /** The four parts of INSERT_TOKENS, each from a relation of NEW_TOKENS. */
 export const insertTokensFrom = (rows: string): string => `
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, masked, created_at, created_by)
+    search_indexes, search_digests, digests_due, expires_at, masked, created_at, created_by)
   SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, expires_at, masked, created_at, created_by FROM ${rows} ORDER BY id`;
+    search_indexes, search_digests, false, expires_at, masked, created_at, created_by FROM ${rows} ORDER BY id`;
 
 export const insertCvcsFrom = (rows: string): string => `
   INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)

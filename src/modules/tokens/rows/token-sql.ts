@@ -108,7 +108,8 @@ WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR
 /** Sets every column that a change may touch, after LOCK_TOKEN. Plain parameters: Citus refuses an UPDATE from JSON. */
 export const UPDATE_TOKEN = `
 UPDATE tokens SET sealed = decode($3, 'base64'), fingerprint = $4, fingerprint_expression = $5, container = $6,
-  metadata = $7::jsonb, search_indexes = $8::text[], search_digests = $9::text[], expires_at = $10, masked = $11,
+  metadata = $7::jsonb, search_indexes = $8::text[], search_digests = $9::text[], digests_due = false,
+  expires_at = $10, masked = $11,
   modified_at = $12, modified_by = $13
 WHERE tenant_id = $1 AND id = $2`;
 

@@ -1,0 +1,42 @@
+// Tokens whose search digests are due, of all tenants, and the digests that are made of them.
+import { boundSealed, type Query } from '../../../platform/db/statements.ts';
+import type { StoredToken } from './token-row.ts';
+import { TOKEN_COLUMNS } from './token-sql.ts';
+
+/** Tokens of one step: to evaluate their expressions takes some milliseconds for a hundred. */
+export const DIGESTS_DUE_MAX = 200;
+
+/** $1: tenants that are left out. */
+export const FIND_TOKENS_DUE = `
+SELECT tenant_id, id FROM tokens WHERE digests_due AND tenant_id <> ALL ($1::uuid[]) ORDER BY tenant_id, id LIMIT ${DIGESTS_DUE_MAX}`;
+
+/** Of one tenant, as all statements that lock tokens. A token that is being changed is left: the change makes its digests. */
+const LOCK_TOKENS_DUE = boundSealed(
+  TOKEN_COLUMNS,
+  `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE tenant_id = $1 AND id = ANY ($2::text[]) AND digests_due
+ORDER BY id FOR NO KEY UPDATE SKIP LOCKED`,
+);
+
+/** $3: whether the token gets new digests. */
+const WRITE_DIGESTS = `
+UPDATE tokens SET digests_due = false, search_digests = CASE WHEN $3::boolean THEN $4::text[] ELSE search_digests END
+WHERE tenant_id = $1 AND id = $2`;
+
+export const findTokensDue = async (
+  query: Query,
+  without: readonly string[],
+): Promise<{ tenant_id: string; id: string }[]> =>
+  (await query('find-tokens-due', FIND_TOKENS_DUE, [without])) as { tenant_id: string; id: string }[];
+
+export const lockTokensDue = async (query: Query, tenant_id: string, ids: readonly string[]): Promise<StoredToken[]> =>
+  (await query('lock-tokens-due', LOCK_TOKENS_DUE, [tenant_id, ids])) as StoredToken[];
+
+/** @param made undefined for a token that keeps its digests. */
+export const writeDigests = async (
+  query: Query,
+  tenant_id: string,
+  id: string,
+  made: { digests: string[] | undefined } | undefined,
+): Promise<void> => {
+  await query('write-digests', WRITE_DIGESTS, [tenant_id, id, made !== undefined, made?.digests ?? null]);
+};

@@ -1,5 +1,5 @@
 // Builds the server: first the hooks that apply to every request, in order, then the routes of each module.
-import type { Server } from 'node:http';
+import { maxHeaderSize, type Server } from 'node:http';
 import type { Socket } from 'node:net';
 import { fastify, type FastifyBaseLogger, LogController } from 'fastify';
 import { validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
@@ -69,6 +69,9 @@ const ROUTER_OPTIONS = { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH
 const trustedOf = ({ heavySocket, trustedProxies }: Context['config']) =>
   heavySocket === undefined ? (trustedProxies ?? false) : (_address: string, hop: number) => hop === 0;
 
+/** Twice Node's limit: the server that hands a request over has looked at the client's, and adds its own. */
+const HEAVY_HEADER_BYTES_MAX = 2 * maxHeaderSize;
+
 const createServer = (ctx: Context) => {
   const app = fastify({
     loggerInstance: ctx.log as FastifyBaseLogger,
@@ -81,6 +84,7 @@ const createServer = (ctx: Context) => {
     keepAliveTimeout: KEEP_ALIVE_MS,
     http: {
       headersTimeout: HEADERS_MS_MAX,
+      ...(ctx.config.heavySocket !== undefined && { maxHeaderSize: HEAVY_HEADER_BYTES_MAX }),
       connectionsCheckingInterval: LOOK_AT_REQUESTS_MS,
       // requireOneHost refuses such requests with a problem document.
       requireHostHeader: false,

@@ -12,6 +12,9 @@ const texts = (count: number): string => JSON.stringify(Array.from({ length: cou
 /** Work of several hundred milliseconds in turns. */
 const large = texts(3_000);
 
+/** Little less than a server takes: what one process tells the other of the client must not make it too much. */
+const HEADER_BYTES = 15_900;
+
 type Tenant = { tenant_id: string; api_key: string };
 
 const describeServer = (name: string, environment: Record<string, string>): void => {
@@ -92,6 +95,9 @@ const describeServer = (name: string, environment: Record<string, string>): void
       expect((await ask(heavy, 'DELETE', `/tokens/${token.id}`)).status).toBe(204);
       expect((await ask(heavy, 'POST', '/tokens', '{"type":"toke')).status).toBe(400);
       expect((await ask(heavy, 'GET', '/no-such-path')).status).toBe(404);
+      const long = { 'x-long': 'x'.repeat(HEADER_BYTES) };
+      expect((await ask(heavy, 'GET', '/tenants/self', undefined, long)).status).toBe(200);
+      expect((await ask(heavy, 'GET', '/tenants/self', undefined, { 'svc-api-key': 'svc_no' })).status).toBe(401);
       const { data } = (await (await ask(heavy, 'GET', `/logs?entity_id=${token.id}`)).json()) as { data: any[] };
       expect(data.length).toBeGreaterThan(0);
       // The client's own address, not what it says.

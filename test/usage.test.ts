@@ -190,6 +190,14 @@ describe('counts of processes', () => {
     expect(await sums({ application_id }, tenant, own)).toEqual(['stored 5/10']);
   });
 
+  test('of a tenant that cannot be written keep no other from being written', async () => {
+    const tenant = await own.newTenant();
+    const counts = createUsageCounts(own.ctx);
+    for (const tenant_id of ['no UUID', tenant.tenant_id]) stored(counts, tenant_id);
+    await expect(counts.write()).rejects.toThrow();
+    expect(await sums({}, tenant, own)).toEqual(['stored 1/2']);
+  });
+
   test('that end after the response are added to it', async () => {
     const tenant = await own.newTenant();
     const counts = createUsageCounts(own.ctx);

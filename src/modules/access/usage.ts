@@ -1,5 +1,6 @@
 // Counts what requests do with tokens, by hour, kind and application: in memory, and added to the database once a minute.
 import type { Usage, UsageKind } from '../../platform/audit/record.ts';
+import { AppError } from '../../platform/errors.ts';
 import type { Platform } from '../../platform/platform.ts';
 import { runPeriodically } from '../../platform/periodic.ts';
 import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage-hours.ts';
@@ -15,7 +16,7 @@ const ROWS_MAX = 100_000;
 export type UsageCounts = {
   /** @param application_id of the application that asks. */
   begin(tenant_id: string, application_id: string | undefined): Usage;
-  /** Adds what was counted to the database. What cannot be written is kept for the next time. @throws unavailable. */
+  /** Adds what was counted to the database. What cannot be written is kept for the next time. @throws the first failure. */
   write(): Promise<void>;
 };
 
@@ -23,6 +24,8 @@ const bucketOf = (ms: number): number => {
   const bucket = LATENCY_BOUNDS_MS.findIndex((bound) => ms <= bound);
   return bucket === -1 ? LATENCY_BOUNDS_MS.length : bucket;
 };
+
+const isUnavailable = (error: unknown): boolean => error instanceof AppError && error.code === 'unavailable';
 
 type Added = { requests: number; tokens: number };
 
@@ -105,15 +108,20 @@ export const createUsageCounts = (ctx: Pick<Platform, 'db' | 'now' | 'log'>): Us
       const counted = rows;
       rows = new Map();
       size = 0;
+      const failures: unknown[] = [];
       for (const [tenant_id, own] of counted) {
         try {
-          await addUsage(ctx.db.for({ tenant_id }), [...own.values()]);
-          counted.delete(tenant_id);
+          if (!failures.some(isUnavailable)) {
+            await addUsage(ctx.db.for({ tenant_id }), [...own.values()]);
+            continue;
+          }
         } catch (error) {
-          for (const [left, theirs] of counted) for (const row of theirs.values()) addAgain(left, row);
-          throw error;
+          failures.push(error);
         }
+        // A failure for one tenant does not keep the others from being written.
+        for (const row of own.values()) addAgain(tenant_id, row);
       }
+      if (failures.length > 0) throw failures[0];
     },
   };
 };

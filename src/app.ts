@@ -41,6 +41,7 @@ import { detokenizeRoutes } from './modules/tokens/detokenize.routes.ts';
 import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
 import { tokensRoutes } from './modules/tokens/tokens.routes.ts';
 import { tokensV2Routes } from './modules/tokens/tokens-v2.routes.ts';
+import { tokenIntentsRoutes } from './modules/tokens/token-intents.routes.ts';
 import { collectRoutes } from './modules/sessions/collect.routes.ts';
 import { codesRoutes } from './modules/sessions/codes.routes.ts';
 import { sessionsRoutes } from './modules/sessions/sessions.routes.ts';
@@ -145,6 +146,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     tokenizeRoutes(scope, ctx);
     tokensRoutes(scope, ctx);
     tokensV2Routes(scope, ctx);
+    tokenIntentsRoutes(scope, ctx);
     associationsRoutes(scope, ctx);
     detokenizeRoutes(scope, ctx);
     sessionsRoutes(scope, ctx);

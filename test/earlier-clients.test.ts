@@ -106,7 +106,7 @@ describe('privacy of a token request', () => {
 });
 
 describe('token requests', () => {
-  test.each(['encryption', 'token_intent_id'])('%s is not supported, and null is nothing', async (name) => {
+  test.each(['encryption', 'encrypted'])('%s is not supported, and null is nothing', async (name) => {
     const value = { cek: { key: 'x', alg: 'y' }, kek: { key: 'z' } };
     expect(refusalOf(await send('POST', '/tokens', { data: 'x', [name]: value }))).toEqual(notSupported(name));
     const { body } = await send('POST', '/tokenize', [{ type: 'token', data: 'x', [name]: value }]);

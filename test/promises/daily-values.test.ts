@@ -22,6 +22,7 @@ const ROUTES: Record<string, string> = {
   'GET /tokens/:id/timeline': 'nothing: it shows entries of the log',
   'PATCH /tokens/:id': 'changes',
   'POST /tokens/search': 'search',
+  'GET /token-intents/:id': 'the first digits of a card, counted as a read',
   'GET /v2/tokens': 'list by a cursor',
   'POST /v2/tokens/search': 'search by a cursor',
   'POST /detokenize': 'expressions',

@@ -88,6 +88,8 @@ const answersWith = async (caller: Caller, mask: unknown, more: object = {}): Pr
   answers.set('post /tokens', created);
   answers.set('get /tokens', await send('GET', `/tokens?id=${id}`));
   answers.set('post /tokens/search', await send('POST', '/tokens/search', { query: `id:${id}` }));
+  answers.set('get /v2/tokens', await send('GET', `/v2/tokens?id=${id}`));
+  answers.set('post /v2/tokens/search', await send('POST', '/v2/tokens/search', { query: `id:${id}` }));
   answers.set('get /tokens/{id}', await send('GET', `/tokens/${id}`));
   answers.set('post /tokens/{parent_id}/children', await send('POST', `/tokens/${id}/children`, body));
   answers.set('get /tokens/{parent_id}/children', await send('GET', `/tokens/${id}/children`));

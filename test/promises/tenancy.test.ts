@@ -16,6 +16,7 @@ type World = {
   token_id: string;
   parent_id: string;
   child_id: string;
+  intent_id: string;
   session_id: string;
   application_id: string;
   /** Of that application. */
@@ -98,6 +99,24 @@ const table: Record<string, Row> = {
     json: { query: 'type:token' },
     permission: 'token:search',
     status: 200,
+  },
+  'POST /token-intents': {
+    path: () => '/token-intents',
+    json: { type: 'token', data: 'x' },
+    permission: 'token:create',
+    status: 201,
+  },
+  'GET /token-intents/:id': {
+    path: ({ intent_id }) => `/token-intents/${intent_id}`,
+    permission: 'token:read',
+    status: 200,
+    names: ['intent_id'],
+  },
+  'DELETE /token-intents/:id': {
+    path: ({ intent_id }) => `/token-intents/${intent_id}`,
+    permission: 'token:delete',
+    status: 204,
+    names: ['intent_id'],
   },
   'GET /v2/tokens': { path: () => '/v2/tokens', permission: 'token:read', status: 200 },
   'POST /v2/tokens/search': {
@@ -464,6 +483,7 @@ const makeWorld = async (): Promise<World> => {
   };
   const key_id = await make(`/applications/${application_id}/keys`, {});
   const session_id = await make('/sessions', session);
+  const intent_id = await make('/token-intents', { type: 'token', data: 'x' });
   const formula_id = await make('/reactor-formulas', formula);
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
@@ -489,11 +509,23 @@ const makeWorld = async (): Promise<World> => {
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
   const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, run_id };
-  return { tenant, token_id, parent_id, child_id, session_id, application_id, key_id, ...code_ids, ...people };
+  return {
+    tenant,
+    token_id,
+    parent_id,
+    child_id,
+    intent_id,
+    session_id,
+    application_id,
+    key_id,
+    ...code_ids,
+    ...people,
+  };
 };
 
 beforeAll(async () => {
-  house = await startReactorServer();
+  // Each route is asked without a key: more failures than one address has in a minute.
+  house = await startReactorServer({ RATE_LIMIT: 'off' });
   ({ server } = house);
   stranger = await makeWorld();
   caller = await makeWorld();
@@ -604,8 +636,8 @@ describe.each(Object.entries(table))('%s', (route, row) => {
     },
   );
 
-  // The id of a token may be any text.
-  test.runIf(/:id/.test(route) && !route.includes(' /tokens/'))(
+  // The id of a token may be any text, that of an intent too.
+  test.runIf(/:id/.test(route) && !/ \/token(?:s|-intents)\//.test(route))(
     'refuses an id that is no UUID, by its name',
     async () => {
       const world = Object.fromEntries(Object.keys(own).map((name) => [name, 'not-an-id']));
@@ -630,10 +662,10 @@ test("another tenant's records are what they were before all of these requests",
 test("another tenant's tokens are in no list, search or count, and no expression reaches them", async () => {
   const own = await makeWorld();
   const key = own.tenant.api_key;
-  const own_ids = [own.token_id, own.parent_id, own.child_id].toSorted();
+  const own_ids = [own.token_id, own.parent_id, own.child_id, own.intent_id].toSorted();
   const listed = await server.request('GET', '/tokens', { key });
   expect(listed.body.data.map(({ id }: { id: string }) => id).toSorted()).toEqual(own_ids);
-  expect(listed.body.pagination.total_items).toBe(3);
+  expect(listed.body.pagination.total_items).toBe(4);
   const byId = await server.request('GET', `/tokens?id=${stranger.token_id}`, { key });
   expect(byId.body).toMatchObject({ data: [], pagination: { total_items: 0 } });
   const found = await server.request('POST', '/tokens/search', { key, json: { query: `id:"${stranger.token_id}"` } });
@@ -643,7 +675,7 @@ test("another tenant's tokens are in no list, search or count, and no expression
   expect(expanded.status).toBe(400);
   expect(expanded.body.detail.replace(stranger.token_id, 'x')).toBe(unknown.body.detail.replace('unknown-token', 'x'));
   const usage = await server.request('GET', '/tenants/self/reports/usage', { key });
-  expect(usage.body.token_report.metrics_by_type.token.count).toBe(3);
+  expect(usage.body.token_report.metrics_by_type.token.count).toBe(4);
   const children = await server.request('GET', `/tokens/${own.parent_id}/children?id=${stranger.child_id}`, { key });
   expect(children.body.data).toEqual([]);
   const logs = await server.request('GET', `/logs?entity_id=${stranger.token_id}`, { key });

@@ -136,6 +136,7 @@ const usageMetric = z
 
 export const usageReport = z
   .object({
+    total_tokens: z.int().meta({ description: 'The number of tokens of all types.', example: 49 }),
     token_report: z
       .object({
         metrics_by_type: z
@@ -184,6 +185,7 @@ export const usageExamples: { response: Examples } = {
     some: {
       summary: 'Tokens of two types, and what an hour did',
       value: {
+        total_tokens: 49,
         token_report: {
           metrics_by_type: {
             card: { count: 42, last_created_at: CREATED_AT },

@@ -24,6 +24,7 @@ export type TenantRecord = {
 export type TenantInput = { name: string; settings: Record<string, string> };
 
 export type UsageReport = {
+  total_tokens: number;
   token_report: { metrics_by_type: Record<string, { count: number; last_created_at: string | undefined }> };
   /** Undefined where the request asks for no hours. */
   usage_report: HoursReport | undefined;
@@ -97,8 +98,11 @@ export const deleteTenant = (ctx: AccessContext, work: Work): Promise<void> =>
 export const reportUsage = async (ctx: AccessContext, work: Work, query: UsageQuery): Promise<UsageReport> => {
   const usage_report = await reportHours(work, query, ctx.now());
   const counts = await countTokensByType(work.db);
-  const metrics = counts
-    .filter(({ count }) => count > 0)
-    .map(({ type, count, last_created_at }) => [type, { count, last_created_at: last_created_at?.toISOString() }]);
-  return { token_report: { metrics_by_type: Object.fromEntries(metrics) }, usage_report };
+  const present = counts.filter(({ count }) => count > 0);
+  const total_tokens = present.reduce((sum, { count }) => sum + count, 0);
+  const metrics = present.map(({ type, count, last_created_at }) => [
+    type,
+    { count, last_created_at: last_created_at?.toISOString() },
+  ]);
+  return { total_tokens, token_report: { metrics_by_type: Object.fromEntries(metrics) }, usage_report };
 };

@@ -14,5 +14,15 @@ export const notInTokenId = new RegExp(`[${TOKEN_ID_EXCLUDED.replaceAll(/[^ ]/g,
  */
 export const hiddenCharacter = /[\p{Cc}\p{Cf}\p{Zl}\p{Zp}\p{Default_Ignorable_Code_Point}\p{Cs}]/u;
 
+/** The ids of token intents begin like this, and those of other tokens do not. */
+export const INTENT_PREFIX = 'intent-';
+
+export const newIntentId = (uuid: string): string => INTENT_PREFIX + uuid;
+
+export const isIntentId = (id: string): boolean => id.startsWith(INTENT_PREFIX);
+
+/** For SQL: the ids of intents. */
+export const INTENT_PATTERN = `${INTENT_PREFIX}%`;
+
 /** `{{ token: id }}` is the whole record of a token: an id must not begin like this. */
 export const TOKEN_PREFIX = 'token:';

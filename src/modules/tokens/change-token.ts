@@ -10,6 +10,7 @@ import { type StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
 import { countTokens } from '../access/daily-counts.ts';
+import { isIntentId } from '../access/token-id.ts';
 import { noteDecision } from '../access/decisions.ts';
 import { limitOfReveal } from '../access/limits.ts';
 import { type Transform } from '../access/access-rule.ts';
@@ -29,6 +30,7 @@ import {
   invalidInput,
   notFound,
   payloadTooLarge,
+  unprocessable,
 } from '../../platform/errors.ts';
 import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
 import { isStorableText, type Json } from '../../platform/json/json.ts';
@@ -65,6 +67,7 @@ const patchSchema = z.record(
  * @throws notFound; too_many_requests over a daily limit; forbidden, also for the new container; conflict where deduplication finds another token; invalidInput.
  */
 export const changeToken = async (ctx: TokensContext, work: Work, id: string, body: unknown): Promise<TokenRecord> => {
+  if (isIntentId(id)) throw unprocessable('A token intent cannot be changed. Create a token from it.');
   const patch = patchSchema.safeParse(body);
   if (!patch.success || Array.isArray(body)) throw invalidField('', 'the body must be an object', 'wrong_type');
   const unknown = new FieldErrorCollector();
@@ -162,11 +165,11 @@ const mergesIntoValue = ({ type }: StoredToken, { data }: Kept, patch: Patch): b
 };
 
 /** The container and the mask of a token, before or after a change. */
-type Placed = { id: string; type: string; container: string; isMasked: boolean };
+export type Placed = { id: string; type: string; container: string; isMasked: boolean };
 
 const readingPermissions = ['token:read', 'token:search'] as const;
 
-const wouldShowMore = () =>
+export const wouldShowMore = () =>
   new AppError(
     'forbidden',
     'This change would show more of the token than the caller may see. It needs an access rule that reveals the token where it is now.',
@@ -199,7 +202,7 @@ const degreeOf = (work: Work, permission: Permission, token: Placed): number => 
  * the removal of a mask. A caller who may see the value may gain other ways to read it. To gain a use is always refused.
  * @returns whether the caller gains a way to read the value. @throws forbidden.
  */
-const checkGain = (work: Work, before: Placed, after: Placed): boolean => {
+export const checkGain = (work: Work, before: Placed, after: Placed): boolean => {
   const gains = (permission: Permission): boolean =>
     degreeOf(work, permission, after) > degreeOf(work, permission, before);
   if (gains('token:use')) throw forbidden('token:use');

@@ -6,7 +6,7 @@ import type { NewLog } from '../../platform/audit/rows.ts';
 import type { Transaction } from '../../platform/db/transaction.ts';
 import { nameOfFingerprint } from './rows/token-row.ts';
 import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
-import { addToSession, insertGroups, lockFingerprints, putLinks } from './rows/token-transactions.ts';
+import { addToSession, insertGroups, lockFingerprints, putLinks, removeToken } from './rows/token-transactions.ts';
 import { type Fingerprint } from './rows/token-row.ts';
 import { type StoredToken } from './rows/token-row.ts';
 import { type NewTokenLog } from './rows/token-row.ts';
@@ -18,6 +18,7 @@ import { type Transform } from '../access/access-rule.ts';
 import { containersShown, getTransform, getTransformOfNew } from '../access/rules.ts';
 import {
   linkLogRow,
+  logRow,
   type LoggedToken,
   messageOf,
   type operator,
@@ -36,6 +37,7 @@ import {
   FieldErrorCollector,
   invalidField,
   invalidInput,
+  notFound,
   unavailable,
 } from '../../platform/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
@@ -59,11 +61,16 @@ import {
 /** Attempts to find an unused alias. After them the id is a UUID. */
 const ALIAS_DRAWS_MAX = 5;
 
+/** The message of the log row, which an auditor can search for. */
+const INTENT_USED = 'Token intent used';
+
 const TOKEN_CREATED = messageOf('create', 'token');
 
 export type CreateOptions<T> = {
   /** The tokens become children of this one, including existing tokens that deduplication finds. */
   parent?: { id: string; type: string } | undefined;
+  /** A token intent that ends with the creation, so that it is used once. */
+  intent?: { id: string; type: string; container: string } | undefined;
   /** Makes the result from the records, in the order of the drafts. An idempotent request keeps the result with the tokens. */
   answer: (records: TokenRecord[]) => T;
   /** Who creates them on record, in place of the caller: for the operator, who has no id. */
@@ -178,8 +185,11 @@ const UNIQUE_TOGETHER_MAX = 10;
 type Sealed = { drafts: Draft[]; rows: NewToken[]; transforms: Transform[]; keys: TenantKeys };
 
 /** Whether nothing but the tokens and their log rows is written. */
-const isPlain = (work: Work, options: Pick<CreateOptions<unknown>, 'parent'>): boolean =>
-  options.parent === undefined && !work.keepsAnswer && !work.caller.publicAccess?.session;
+const isPlain = (work: Work, options: Pick<CreateOptions<unknown>, 'parent' | 'intent'>): boolean =>
+  options.parent === undefined &&
+  options.intent === undefined &&
+  !work.keepsAnswer &&
+  !work.caller.publicAccess?.session;
 
 type Unsealed = {
   drafts: Draft[];
@@ -254,6 +264,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
   let stored: readonly NewToken[] = [];
   const made = await work.transaction(async (tx) => {
     if (session) await countInSession(ctx, tx, session, rows);
+    if (options.intent) await endIntent(ctx, work, tx, options.intent);
     const equal = await lockFingerprints(tx, unique, ctx.now());
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
@@ -370,6 +381,17 @@ const insertLeft = async (
   };
   const sealed = { drafts: of(drafts), rows: of(rows).map(withOwnLog), transforms: of(transforms), keys };
   return insertUnique(ctx, work, sealed, seen, { ...options, answer: (records) => records }, triesLeft - 1);
+};
+
+/** Ends a token intent. Two creations from it at once: one of them waits for the other, and finds nothing. @throws notFound. */
+const endIntent = async (
+  ctx: TokensContext,
+  work: Work,
+  tx: Transaction,
+  { id, type, container }: { id: string; type: string; container: string },
+): Promise<void> => {
+  const log = logRow(ctx, work, { operation: 'delete', entity_type: type, entity_ids: [id], message: INTENT_USED });
+  if (!(await removeToken(tx, id, container, log))) throw notFound('token intent');
 };
 
 /** Links the tokens to their parent, and logs it as an update of the parent. */

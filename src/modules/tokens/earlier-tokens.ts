@@ -10,6 +10,7 @@ type Path = readonly (string | number)[];
 const readOnlyNames: ReadonlySet<string> = new Set([
   'tenant_id',
   'fingerprint',
+  'card',
   'created_by',
   'created_at',
   'modified_by',
@@ -17,7 +18,7 @@ const readOnlyNames: ReadonlySet<string> = new Set([
   '_extras',
 ]);
 
-const unsupportedNames: ReadonlySet<string> = new Set(['encryption', 'token_intent_id']);
+const unsupportedNames: ReadonlySet<string> = new Set(['encryption', 'encrypted', 'token_intent_id']);
 
 const privacyNames: ReadonlySet<string> = new Set(['classification', 'impact_level', 'restriction_policy']);
 

@@ -12,6 +12,7 @@ export const cardToken = {
   type: 'card',
   data: maskedCard,
   mask: maskedCard,
+  card: { brand: 'visa', last4: '4242', expiration_month: 12, expiration_year: 2030 },
   fingerprint: '3tWn8K2m9bQxFZrV5cLhJdYpGsTuAeN7wXvB4kRyMzqE',
   fingerprint_expression: '{{ data.number }}',
   containers: ['/pci/high/'],

@@ -1,13 +1,16 @@
 // The response schema of a token. tokens.ts decides how much of a token a caller sees.
 import { z } from 'zod';
 import { unknownName } from '../../platform/unknown-names.ts';
-import { isStorableText } from '../../platform/json/json.ts';
+import { type ParsedJson, parseInSlices } from '../../platform/json/json-parser.ts';
+import { runAtOnce } from '../../platform/json/slices.ts';
+import { isStorableText, type Json } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
 import { parseContainer } from '../access/containers.ts';
 import { tokenTypeNames } from './token-types.ts';
 import { cursorQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import { date, history, uuid, CARD_TOKEN_ID, TENANT_ID } from '../../platform/http/schemas.ts';
 import { tokenMetadata } from './token-request.schema.ts';
+import { cardDetails } from './card-details.ts';
 import { cardToken } from './token-examples.ts';
 
 export const tokenRecord = z
@@ -30,6 +33,10 @@ export const tokenRecord = z
     mask: z.any().optional().meta({
       description: 'The mask as the creator sent it, or the evaluated default mask of the type.',
       example: cardToken.data,
+    }),
+    card: cardDetails.optional().meta({
+      description:
+        'Of a card, for callers who see its value or the mask of its type: what is known of it. Left out for a mask of its own.',
     }),
     fingerprint: z.string().optional().meta({
       description:
@@ -97,6 +104,29 @@ const listQuery = {
 const metadataKeyOf = (name: string): string | undefined =>
   name.startsWith(METADATA_PREFIX) ? name.slice(METADATA_PREFIX.length) : /^metadata\[(.+)\]$/s.exec(name)?.[1];
 
+/** Current SDKs of the earlier API send all entries as one JSON text. @returns undefined for other text. */
+const entriesOfText = (value: unknown): Record<string, string> | undefined => {
+  if (typeof value !== 'string' || !value.startsWith('{')) return undefined;
+  try {
+    const { value: entries, findings } = runAtOnce(parseInSlices(value)) as ParsedJson & {
+      value: Record<string, Json>;
+    };
+    if (findings.duplicate) return undefined;
+    return Object.values(entries).every((each) => typeof each === 'string') && Object.keys(entries).length > 0
+      ? (entries as Record<string, string>)
+      : undefined;
+  } catch {
+    return undefined;
+  }
+};
+
+/** A filter by one entry of the metadata. Undefined for another parameter. */
+const entriesOf = (name: string, value: unknown): Record<string, unknown> | undefined => {
+  if (name === 'metadata') return entriesOfText(value);
+  const key = metadataKeyOf(name);
+  return key === undefined ? undefined : { [key]: value };
+};
+
 /** With filters by metadata. A loose object, because no schema can list the keys of `metadata.KEY=value`. */
 const withMetadata = <Shape extends z.ZodRawShape>(shape: Shape) =>
   z.looseObject(shape).superRefine((query: Record<string, unknown>, ctx) => {
@@ -105,11 +135,12 @@ const withMetadata = <Shape extends z.ZodRawShape>(shape: Shape) =>
       ctx.addIssue({ code: 'custom', path: [name.slice(0, 200)], message });
     for (const name of Object.keys(query)) {
       if (Object.hasOwn(shape, name)) continue;
-      const key = metadataKeyOf(name);
-      if (name === 'metadata') addIssue(name, 'must be written metadata.KEY=value, once for each key');
-      else if (key === undefined) addIssue(name, unknownName(name, [...Object.keys(shape), 'metadata.KEY']));
-      else if (typeof query[name] !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
-      else keys.add(key);
+      const entries = entriesOf(name, query[name]);
+      if (name === 'metadata' && !entries) addIssue(name, 'must be written metadata.KEY=value, once for each key');
+      else if (!entries) addIssue(name, unknownName(name, [...Object.keys(shape), 'metadata.KEY']));
+      for (const [key, value] of Object.entries(entries ?? {}))
+        if (typeof value !== 'string' || keys.has(key)) addIssue(name, 'must be given once');
+        else keys.add(key);
       if (keys.size > METADATA_FILTERS_MAX)
         return addIssue('metadata', `must be at most ${METADATA_FILTERS_MAX} entries`);
     }
@@ -148,8 +179,5 @@ export const metadataFilter = `The filter \`metadata.KEY=value\`, such as \`meta
 /** The metadata filters of a query string. */
 export const metadataOf = (query: Record<string, unknown>): Record<string, string> =>
   Object.fromEntries(
-    Object.entries(query).flatMap(([name, value]) => {
-      const key = metadataKeyOf(name);
-      return key === undefined ? [] : [[key, value as string]];
-    }),
-  );
+    Object.entries(query).flatMap(([name, value]) => Object.entries(entriesOf(name, value) ?? {})),
+  ) as Record<string, string>;

@@ -9,7 +9,13 @@ import {
   METADATA_VALUE_LENGTH_MAX,
   SEARCH_INDEXES_MAX,
 } from './token-request.ts';
-import { TOKEN_ID_EXCLUDED, TOKEN_ID_LENGTH_MAX, TOKEN_ID_LENGTH_MIN, TOKEN_PREFIX } from '../access/token-id.ts';
+import {
+  INTENT_PREFIX,
+  TOKEN_ID_EXCLUDED,
+  TOKEN_ID_LENGTH_MAX,
+  TOKEN_ID_LENGTH_MIN,
+  TOKEN_PREFIX,
+} from '../access/token-id.ts';
 import { bankData, cardData, tokenTypeNames } from './token-types.ts';
 
 /** A named schema: from it, client generators make a type that distinguishes an absent attribute from null. */
@@ -38,7 +44,7 @@ const options = {
     .max(TOKEN_ID_LENGTH_MAX)
     .nullish()
     .meta({
-      description: `An id that you choose, without \`${TOKEN_ID_EXCLUDED}\`, control characters, hidden characters and blanks at its ends, not \`search\`, and without \`${TOKEN_PREFIX}\` at its beginning. Or an expression that generates an id that looks like the data, with \`alias_preserve_format\`, \`alias_preserve_length\` or \`alias_card\`. Left out: a UUID.`,
+      description: `An id that you choose, without \`${TOKEN_ID_EXCLUDED}\`, control characters, hidden characters and blanks at its ends, not \`search\`, and without \`${TOKEN_PREFIX}\` and \`${INTENT_PREFIX}\` at its beginning. Or an expression that generates an id that looks like the data, with \`alias_preserve_format\`, \`alias_preserve_length\` or \`alias_card\`. Left out: a UUID.`,
       example: '{{ data.number | alias_card }}',
     }),
   mask: z

@@ -25,6 +25,8 @@ import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {
   hiddenCharacter,
+  INTENT_PREFIX,
+  isIntentId,
   notInTokenId,
   TOKEN_ID_EXCLUDED,
   TOKEN_ID_LENGTH_MAX,
@@ -57,6 +59,7 @@ export const chosenTokenId = storable(TOKEN_ID_LENGTH_MAX)
   .refine((text) => text !== 'search', 'must not be search, which is a path of its own')
   .refine((text) => !/^\p{Zs}|\p{Zs}$/u.test(text), 'must not have blanks at its ends')
   .refine((text) => !text.startsWith(TOKEN_PREFIX), `must not begin with ${TOKEN_PREFIX}`)
+  .refine((text) => !isIntentId(text), `must not begin with ${INTENT_PREFIX}`)
   .refine((text) => !notInTokenId.test(text), `must not contain ${TOKEN_ID_EXCLUDED}`)
   .refine((text) => !hiddenCharacter.test(text), 'must not contain line ends, controls or hidden characters');
 

@@ -11,6 +11,7 @@ import { createTokenBody } from './token-request.schema.ts';
 import { changeToken, deleteToken } from './change-token.ts';
 import { createToken } from './create-tokens.ts';
 import { DELETED_MAX, deleteBySearch } from './delete-by-search.ts';
+import { createFromIntent, namesIntent } from './token-intents.ts';
 import { getToken, listTokens, searchTokens } from './read-tokens.ts';
 import { getTimeline } from './timeline.ts';
 import { timelineExamples, timelineQuery, timelineRecord } from './timeline.schema.ts';
@@ -37,7 +38,7 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
         operationId: 'createToken',
         summary: 'Create a token',
         description:
-          'Creates one token. The response never shows more than the masked value. It has a fingerprint only for callers with `token:read` on the container.\n\nPermission: `token:create` on the destination container.',
+          'Creates one token. With `token_intent_id` in place of `data` it creates a token of the data of that intent, without its security code, and ends the intent; `type` is that of the intent, and the container too unless `containers` names another. The response never shows more than the masked value. It has a fingerprint only for callers with `token:read` on the container.\n\nPermission: `token:create` on the destination container.',
         tags: ['Tokens'],
         body: createTokenBody,
         answer: 'The token.',
@@ -45,7 +46,14 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
         response: { 201: tokenRecord, ...failures(...bodyFailures) },
       },
     },
-    async (request, reply) => answer(reply, await createToken(ctx, workOf(request), { request: request.body })),
+    async (request, reply) => {
+      const { body } = request;
+      const work = workOf(request);
+      const creating = namesIntent(body)
+        ? createFromIntent(ctx, work, body)
+        : createToken(ctx, work, { request: body });
+      return answer(reply, await creating);
+    },
   );
 
   app.get(

@@ -4,6 +4,7 @@ import { type FoundCvc } from './rows/token-row.ts';
 import { type SealedToken, type StoredToken } from './rows/token-row.ts';
 import { type NewToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
+import { isIntentId } from '../access/token-id.ts';
 import { noteDecisionOverNew } from '../access/decisions.ts';
 import { type Transform, type Visibility } from '../access/access-rule.ts';
 import { visibilityOf, wouldDecide } from '../access/rules.ts';
@@ -29,6 +30,7 @@ import { createMeter, type Meter } from './expressions/meter.ts';
 import { showsNumberByParts } from './number-parts.ts';
 import { findShownParts } from './shown-parts.ts';
 import type { Draft, DraftTools } from './token-request.ts';
+import { type CardDetails, cardDetailsOf } from './card-details.ts';
 import { findTokenType } from './token-types.ts';
 
 /** A token as the wire knows it. What is absent or undefined is left out. */
@@ -39,6 +41,8 @@ export type TokenRecord = {
   type?: string;
   data?: Json | undefined;
   mask?: Json | undefined;
+  /** Of a card, for readers of its value or of the mask of its type. */
+  card?: CardDetails | undefined;
   fingerprint?: string | undefined;
   fingerprint_expression?: string | undefined;
   containers?: string[];
@@ -236,6 +240,16 @@ export const shownData = (
   return { data: masked === undefined && transform === 'default' ? kept.data : masked, mask: masked };
 };
 
+/** A mask of the caller's own may hide what the details show: only readers of the value get them then. */
+const detailsOf = (
+  type: string,
+  { data, mask }: { data: Json; mask?: Json | undefined },
+  visibility: Visibility,
+): CardDetails | undefined => {
+  if (type !== 'card' || visibility === 'nothing' || (visibility === 'masked' && mask !== undefined)) return undefined;
+  return cardDetailsOf(data, visibility === 'value');
+};
+
 /** What of a record can hold parts of its value: all that a client wrote. */
 const writtenOf = (record: TokenRecord): (Json | undefined)[] => {
   const { id, data, mask, metadata, containers, search_indexes, fingerprint_expression } = record;
@@ -267,6 +281,7 @@ export const recordOfRow = (
     tenant_id,
     type: row.type,
     ...shownData(ctx, row, kept, transform, options),
+    card: detailsOf(row.type, kept, visibility),
     fingerprint_expression: row.fingerprint_expression ?? undefined,
     containers: [row.container],
     metadata: row.metadata ?? undefined,
@@ -277,7 +292,7 @@ export const recordOfRow = (
     modified_by: row.modified_by ?? undefined,
     modified_at: row.modified_at?.toISOString(),
   };
-  if (!(options.isPrintShown ?? visibility !== 'nothing')) return record;
+  if (isIntentId(row.id) || !(options.isPrintShown ?? visibility !== 'nothing')) return record;
   const isHidden = visibility !== 'value' && hasMask(row, kept);
   return withPrint(record, row.fingerprint ?? undefined, { data: kept.data, isMasked: isHidden });
 };
@@ -314,6 +329,7 @@ export const recordOfDraft = (
     tenant_id,
     type: draft.type.name,
     ...shownOfDraft(draft, transform),
+    card: detailsOf(draft.type.name, draft, transform === 'redact' ? 'nothing' : 'masked'),
     fingerprint_expression: columns.fingerprint_expression,
     containers: [columns.container],
     metadata: columns.metadata,
@@ -321,7 +337,7 @@ export const recordOfDraft = (
     expires_at: columns.expires_at,
     ...times,
   };
-  return isPrintShown
+  return isPrintShown && !isIntentId(id)
     ? withPrint(record, columns.fingerprint, { data: draft.data, isMasked: isMasked(draft) })
     : record;
 };

@@ -40,6 +40,7 @@ const proxy: Earlier = {
 
 /** By method and path of the operation. */
 export const earlierBodies: Readonly<Record<string, Earlier>> = {
+  'POST /token-intents': { notSupported: ['encrypted'] },
   'POST /applications': newApplication,
   'PUT /applications/:id': application,
   'POST /reactors': reactor,

@@ -1,4 +1,5 @@
 // Statements of the export: a snapshot, and pages of whole tokens in the order of ids.
+import { INTENT_PATTERN } from '../../access/token-id.ts';
 import { boundSealed } from '../../../platform/db/statements.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';
 import type { StoredToken } from './token-row.ts';
@@ -7,10 +8,11 @@ import { TOKEN_COLUMNS } from './token-sql.ts';
 /** Tokens of one statement. Large tokens end a page earlier, see boundSealed. */
 const PAGE_ROWS = 500;
 
+/** Without intents: they end within a day, and no import takes them. */
 const FIND_PAGE = `${boundSealed(
   TOKEN_COLUMNS,
   `SELECT ${TOKEN_COLUMNS} FROM tokens
-WHERE tenant_id = $1 AND id > $2 AND (expires_at IS NULL OR expires_at > $3) ORDER BY id LIMIT ${PAGE_ROWS}`,
+WHERE tenant_id = $1 AND id > $2 AND (expires_at IS NULL OR expires_at > $3) AND id NOT LIKE '${INTENT_PATTERN}' ORDER BY id LIMIT ${PAGE_ROWS}`,
 )} ORDER BY id`;
 
 /** All further statements of the transaction see the rows of this moment. Must be its first statement. */

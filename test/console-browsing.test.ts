@@ -1,5 +1,5 @@
 // What a member leaves in the log by looking around: no refusal, and one row for the tokens of a page.
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test, vi } from 'vitest';
 import { roles, type Role } from '../src/modules/people/roles.ts';
 import { type Browser, join, type Joined } from './support/people.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
@@ -24,7 +24,7 @@ beforeAll(async () => {
   const parent = await post('/tokens', card);
   for (const _ of [1, 2]) await post(`/tokens/${parent['id']}/children`, card);
   const application = await post('/applications', { name: 'A', type: 'private', permissions: ['token:read'] });
-  const code = 'module.exports = ({ args }) => ({ raw: args });';
+  const code = 'module.exports = ({ args }) => ({ raw: args.card.number.length });';
   const formula = await post('/reactor-formulas', { name: 'F', type: 'private', code });
   const reactor = await post('/reactors', { name: 'R', formula: { id: formula['id'] } });
   const application_id = { id: application['id'] };
@@ -33,7 +33,16 @@ beforeAll(async () => {
     destination_url: 'https://example.com',
     application: application_id,
   });
+  const args = { card: `{{ ${parent['id']} }}` };
+  const ran = await server.request('POST', `/reactors/${reactor['id']}/react`, { json: { args }, key: tenant.api_key });
+  expect(ran.status, ran.text).toBe(200);
+  const run = await vi.waitFor(async () => {
+    const { body } = await server.request('GET', '/runs', { key: tenant.api_key });
+    expect(body.data).toHaveLength(1);
+    return body.data[0];
+  });
   parameters = {
+    runs: run.id,
     tokens: parent['id'],
     applications: application['id'],
     reactors: reactor['id'],
@@ -74,7 +83,8 @@ test.each(roles.filter((role) => role !== 'OWNER'))('%s opens every page, and no
   const member = await memberAs(role);
   const answered = await openAll(member.browser);
   expect(answered.size).toBeGreaterThan(20);
-  expect(answered.get('/console/logs')).toBe(role === 'SUPPORT' ? 403 : 200);
+  for (const path of ['/console/logs', '/console/runs', '/console/runs/:id'])
+    expect(answered.get(path), path).toBe(role === 'SUPPORT' ? 403 : 200);
   expect([...answered.values()].filter((status) => status >= 500)).toEqual([]);
   expect((await rowsOf(member.user_id)).filter(({ outcome }) => outcome === 'refused')).toEqual([]);
 });

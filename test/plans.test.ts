@@ -466,6 +466,8 @@ describe('runs', () => {
     ['an actor who did little', { actor_id: RARE_ACTOR }],
     ['an outcome that is rare', { outcome: 'crashed' }],
     ['an outcome that is not there', { outcome: 'timed_out' }],
+    ['any failure', { outcome: 'any_failure' }],
+    ['any failure of a resource', { outcome: 'any_failure', resource_id: ACTOR }],
     ['statuses from 500 on', { destination_status: { least: 500, most: 599 } }],
     ['statuses from 400 on', { destination_status: { least: 400, most: 499 } }],
     ['a status of those', { destination_status: { least: 404, most: 404 } }],

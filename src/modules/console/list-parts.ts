@@ -57,6 +57,9 @@ export const field = (input: {
   }${invalidAttributesOf(name, problems)}>${problemOf(name, problems)}</label>`;
 };
 
+/** The value of a datetime-local input, in UTC. The API reads other dates of a URL. */
+export const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
+
 /** Errors that are not shown next to a field. */
 export const otherProblems = (problems: FieldSentences, fields: readonly string[]): Html[] =>
   Object.entries(problems)

@@ -1,5 +1,12 @@
 // The log page: lists entries of GET /logs with its filters.
-import { type Operation, operations, type Outcome, outcomes } from '../../platform/audit/record.ts';
+import {
+  type Disclosure,
+  disclosures,
+  type Operation,
+  operations,
+  type Outcome,
+  outcomes,
+} from '../../platform/audit/record.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import {
   fetchPage,
@@ -7,6 +14,7 @@ import {
   type FieldSentences,
   invalidAttributesOf,
   field,
+  inputTime,
   otherProblems,
   problemOf,
   statusOf,
@@ -17,19 +25,31 @@ import { bodyOf, type Console, type Visit } from './visit.ts';
 
 const PATH = '/console/logs';
 
-const filterNames = ['entity_type', 'entity_id', 'actor_id', 'operation', 'outcome', 'start_date', 'end_date'] as const;
+const filterNames = [
+  'entity_type',
+  'entity_id',
+  'actor_id',
+  'operation',
+  'outcome',
+  'disclosure',
+  'trace_id',
+  'destination_host',
+  'start_date',
+  'end_date',
+] as const;
 
 type Filter = Record<(typeof filterNames)[number], string>;
 
 type EntityType = { display_name: string; value: string };
 
-/** The value of a datetime-local input, in UTC. The API reads other dates of a URL. */
-const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
-
 const filterForm = (filter: Filter, types: readonly EntityType[], problems: FieldSentences): Html => {
   const times = (name: 'start_date' | 'end_date', label: string) =>
     field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
-  const choice = (name: 'operation' | 'outcome', label: string, values: readonly (Operation | Outcome)[]) =>
+  const choice = (
+    name: 'operation' | 'outcome' | 'disclosure',
+    label: string,
+    values: readonly (Operation | Outcome | Disclosure)[],
+  ) =>
     html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${values.map(
       (value) => html`<option value="${value}"${attribute('selected', value === filter[name])}>${value}</option>`,
     )}</select>${problemOf(name, problems)}</label>`;
@@ -44,6 +64,9 @@ ${field({ name: 'entity_id', label: 'Id of the entity', value: filter.entity_id,
 ${field({ name: 'actor_id', label: 'Id of the actor', value: filter.actor_id, problems })}
 ${choice('operation', 'Operation', operations)}
 ${choice('outcome', 'Outcome', outcomes)}
+${choice('disclosure', 'Value', disclosures)}
+${field({ name: 'trace_id', label: 'Trace id', value: filter.trace_id, problems })}
+${field({ name: 'destination_host', label: 'Sent to', value: filter.destination_host, problems })}
 ${times('start_date', 'From, in UTC')}
 ${times('end_date', 'Before, in UTC')}
 </div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All entries</a>`}</div>

@@ -7,7 +7,7 @@ import { rotationForm } from './proxy-key.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
 import type { Proxy } from './proxy-record.ts';
 import { timeoutPart } from './proxy-timeout.ts';
-import { badge, consolePage, csrfField, may, notice, time } from './shell.ts';
+import { addressOf, badge, consolePage, csrfField, may, notice, time } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 export type Tester = {
@@ -124,7 +124,11 @@ export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, test
     title,
     section: 'Proxies',
     main: html`<p class="quiet"><a href="/console/proxies">Proxies</a></p>
-<h1>${isolated(title)}</h1>
+<div class="heading"><h1>${isolated(title)}</h1>${
+      proxy &&
+      may(session, 'log:read') &&
+      html`<a href="${addressOf('/console/runs', { resource_id: proxy.id })}">Runs</a>`
+    }</div>
 ${above}
 ${
   proxy

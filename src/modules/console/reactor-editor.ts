@@ -3,7 +3,7 @@ import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { type Editor, type Formula, HIDDEN_CONFIGURATION } from './reactor-record.ts';
-import { badge, consolePage, csrfField } from './shell.ts';
+import { addressOf, badge, consolePage, csrfField, may } from './shell.ts';
 
 const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
   const { formula } = reactor;
@@ -101,7 +101,7 @@ export const editorPage = (session: Session, editor: Editor): string => {
     title: reactor.name,
     section: 'Reactors',
     main: html`<p class="quiet"><a href="/console/reactors">Reactors</a></p>
-<h1>${reactor.name}</h1>
+<div class="heading"><h1>${reactor.name}</h1>${may(session, 'log:read') && html`<a href="${addressOf('/console/runs', { resource_id: reactor.id })}">Runs</a>`}</div>
 ${above}
 <form method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
 ${csrfField(session)}<input type="hidden" name="seen" value="${seen}">

@@ -1,7 +1,8 @@
 // The reactor pages: lists reactors, creates one with sample code, saves and runs it, all by the API.
 import { html, type Html } from '../../platform/http/html.ts';
 import { tryAgain, idOf, linesOf, problemsNotice } from './forms.ts';
-import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import { clipped } from './list-parts.ts';
+import { nameSearch, pageNumber, pagerOf, readNamedPage } from './pager.ts';
 import { editorPage } from './reactor-editor.ts';
 import { openEditor, readEditor, type Reactor } from './reactor-record.ts';
 import { runReactor } from './reactor-trial.ts';
@@ -10,6 +11,9 @@ import { consolePage, csrfField, empty, notice, recordsTable, time } from './she
 import { bodyOf, type Console, type Submission, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
 
 const PATH = '/console/reactors';
+
+/** Of the text of a line above the editor. */
+const LINE_LENGTH_MAX = 200;
 
 /** Sample code that runs as it is: takes a value and returns a part of it. */
 const starter = {
@@ -63,6 +67,20 @@ ${newForm(visit, above?.name ?? '')}`,
   });
 };
 
+/** The line that a run names, with its text above the editor. Undefined for a line that the code does not have. */
+const failedLine = (code: string, asked: string): { line: number; above: Html } | undefined => {
+  const line = pageNumber(asked) === asked ? Number(asked) : 0;
+  const text = linesOf(code).split('\n')[line - 1];
+  if (text === undefined) return undefined;
+  return {
+    line,
+    above: notice(
+      'warn',
+      html`<p>A run failed at <a href="#code">line ${line}</a>. The code may have changed since.</p><pre><code>${clipped(text.trim(), LINE_LENGTH_MAX)}</code></pre>`,
+    ),
+  };
+};
+
 export const reactorsPages = (console: Console): void => {
   console.get(PATH, (visit) => listPage(visit));
 
@@ -99,8 +117,10 @@ export const reactorsPages = (console: Console): void => {
   console.get(`${PATH}/:id`, async (visit) => {
     const reactor = await find(visit);
     const isNew = visit.query('done') === 'made';
-    const above = isNew && notice('good', 'The reactor was created. You can change its code.');
-    return editorPage(visit.session, { ...openEditor(reactor), stepUp: visit.stepUp, above });
+    const editor = openEditor(reactor);
+    const failed = failedLine(editor.code, visit.query('line'));
+    const above = isNew ? notice('good', 'The reactor was created. You can change its code.') : failed?.above;
+    return editorPage(visit.session, { ...editor, codeLine: failed?.line, stepUp: visit.stepUp, above });
   });
 
   const writeAndRun = async (submission: Submission): Promise<Outcome> => {

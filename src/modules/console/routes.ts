@@ -11,6 +11,7 @@ import { passwordResetPages } from './password-reset.ts';
 import { peoplePages } from './people.ts';
 import { proxiesPages } from './proxies.ts';
 import { reactorsPages } from './reactors.ts';
+import { runsPages } from './runs.ts';
 import { secondFactorPages } from './second-factor.ts';
 import { homeOf } from './shell.ts';
 import { signInPages } from './sign-in.ts';
@@ -31,6 +32,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   tokensPages(console);
   reactorsPages(console);
   proxiesPages(console);
+  runsPages(console);
   applicationsPages(console);
   logsPages(console);
   peoplePages(console);

@@ -9,6 +9,7 @@ const sections = [
   ['/console/tokens', 'Tokens', 'token:read'],
   ['/console/reactors', 'Reactors', 'reactor:read'],
   ['/console/proxies', 'Proxies', 'proxy:read'],
+  ['/console/runs', 'Runs', 'log:read'],
   ['/console/applications', 'Applications', 'application:read'],
   ['/console/logs', 'Logs', 'log:read'],
   ['/console/people', 'People', 'tenant:invitation:read'],

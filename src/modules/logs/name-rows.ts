@@ -24,6 +24,18 @@ export const findNames = async (
     [tenant_id, ids],
   )) as NamedRow[];
 
+/** The newest records of a kind, with their names. */
+export const listNames = async (
+  { query, tenant_id }: TenantQuery,
+  entity_type: string,
+  most: number,
+): Promise<NamedRow[]> =>
+  (await query(
+    `list-names-${entity_type}`,
+    `SELECT id, name FROM ${tables[entity_type]} WHERE tenant_id = $1 ORDER BY created_at DESC, id LIMIT $2`,
+    [tenant_id, most],
+  )) as NamedRow[];
+
 export type SealedMember = { id: string; user_id: string; sealed: Buffer };
 
 /** Members by the ids of their users, or by their own. */

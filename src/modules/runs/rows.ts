@@ -4,6 +4,7 @@ import {
   RUN_NAMES,
   type RunKind,
   type RunOutcome,
+  runOutcomes,
   type SignedBegunRun,
 } from '../../platform/audit/run-rows.ts';
 import type { LogRow } from '../../platform/audit/record.ts';
@@ -15,8 +16,14 @@ import { COUNTED_MAX, type Counted } from '../../platform/pagination.ts';
 /** Statuses of destinations from one to another, both included. */
 export type Statuses = { least: number; most: number };
 
+/** The filter that finds each outcome of a run that failed. */
+export const ANY_FAILURE = 'any_failure';
+
+/** Neither success nor refused: the rows of the indexes on failures. */
+const failures = runOutcomes.filter((outcome) => outcome !== 'success' && outcome !== 'refused');
+
 export type RunFilter = {
-  outcome?: RunOutcome | undefined;
+  outcome?: RunOutcome | typeof ANY_FAILURE | undefined;
   kind?: RunKind | undefined;
   resource_id?: string | undefined;
   actor_id?: string | undefined;
@@ -43,7 +50,7 @@ const whereOf = (tenant_id: string, filter: RunFilter): { where: string[]; value
   add((parameter) => `kind = ${parameter}`, filter.kind);
   add((parameter) => `resource_id = ${parameter}::uuid`, filter.resource_id);
   add((parameter) => `actor_id = ${parameter}::uuid`, filter.actor_id);
-  add((parameter) => `outcome = ${parameter}`, filter.outcome);
+  if (filter.outcome !== ANY_FAILURE) add((parameter) => `outcome = ${parameter}`, filter.outcome);
   const { destination_status: statuses } = filter;
   if (statuses) where.push(conditionOfStatuses(statuses));
   add((parameter) => `destination_status >= ${parameter}::int`, statuses?.least);
@@ -63,13 +70,22 @@ export const listRunRows = async (
   const { where, values } = whereOf(tenant_id, filter);
   if ('after' in start) where.push(`id < $${values.push(start.after)}::uuid`);
   const offset = 'offset' in start ? start.offset : 0;
-  const text = `SELECT ${RUN_NAMES} FROM runs WHERE ${where.join(' AND ')} ORDER BY id DESC LIMIT ${limit} OFFSET ${offset}`;
+  const newest = (conditions: readonly string[], most: number): string =>
+    `SELECT ${RUN_NAMES} FROM runs WHERE ${conditions.join(' AND ')} ORDER BY id DESC LIMIT ${most}`;
+  // The newest of each outcome: one condition on all of them would sort every failure of the tenant.
+  const ofEach = failures.map((outcome) => `(${newest([...where, `outcome = '${outcome}'`], offset + limit)})`);
+  const text =
+    filter.outcome === ANY_FAILURE
+      ? `SELECT ${RUN_NAMES} FROM (${ofEach.join(' UNION ALL ')}) AS found ORDER BY id DESC LIMIT ${limit} OFFSET ${offset}`
+      : `${newest(where, limit)} OFFSET ${offset}`;
   return (await query(undefined, text, values)) as FoundRun[];
 };
 
 /** How many there are, up to COUNTED_MAX. */
 export const countRuns = async ({ query, tenant_id }: TenantQuery, filter: RunFilter): Promise<Counted> => {
   const { where, values } = whereOf(tenant_id, filter);
+  if (filter.outcome === ANY_FAILURE)
+    where.push(`outcome IN (${failures.map((outcome) => `'${outcome}'`).join(', ')})`);
   const text = `SELECT count(*) AS count FROM (SELECT 1 FROM runs WHERE ${where.join(' AND ')} LIMIT ${COUNTED_MAX + 1}) AS counted`;
   const [{ count }] = (await query(undefined, text, values)) as [{ count: string }];
   return { total: Math.min(Number(count), COUNTED_MAX), capped: Number(count) > COUNTED_MAX };

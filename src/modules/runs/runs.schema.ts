@@ -1,6 +1,7 @@
 // Schemas of /runs.
 import { z } from 'zod';
 import { actorType } from '../logs/logs.schema.ts';
+import { ANY_FAILURE } from './rows.ts';
 import { runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
 import { boundary, cursorQuery, oneOf, onlyPage, oneUuid, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
@@ -22,7 +23,11 @@ const CLASS_SIZE = 100;
 
 export const runQuery = z.object({
   ...cursorQuery('WyIwMTlhYzNkNS03ZjYzLTdiMWUtOWE2NC0wZjJkN2M1YjhlMTMiXQ'),
-  outcome: oneOf(runOutcomes, 'Only runs with this outcome.', 'crashed'),
+  outcome: oneOf(
+    [...runOutcomes, ANY_FAILURE],
+    'Only runs with this outcome. `any_failure`: each outcome but `success` and `refused`.',
+    'crashed',
+  ),
   kind: oneOf(runKinds, 'Only runs of this kind.', 'reactor'),
   resource_id: oneUuid('Only runs of this reactor, or of this stored proxy and its transforms.', REACTOR_ID),
   actor_id: oneUuid('Only runs that this application, user or session caused.', APPLICATION_ID),

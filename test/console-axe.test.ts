@@ -1,0 +1,83 @@
+// Pages of the console have no violation of WCAG 2.2 A and AA that axe finds, in light and dark, on a phone and at a desk.
+import { createRequire } from 'node:module';
+import { readFileSync } from 'node:fs';
+import type { Browser, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { join } from './support/people.ts';
+import { launchChromium, openPerson, type Person } from './support/chromium.ts';
+import { isInstalled } from './support/programs.ts';
+import { makeReactor, react } from './support/reactors.ts';
+import { startServer, type TestServer } from './support/server.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+const WIDTHS = [320, 1280] as const;
+const SCHEMES = ['light', 'dark'] as const;
+const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
+
+describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
+  let server: TestServer;
+  let chromium: Browser;
+  let owner: Person;
+  /** The pages of this test, by name. */
+  let paths: Record<string, string>;
+
+  beforeAll(async () => {
+    server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
+    chromium = await launchChromium();
+    const made = await makeReactor(server, 'const { card } = args; null.charge();');
+    const card = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
+    const { body } = await server.request('POST', '/tokens', { json: card });
+    expect((await react(server, made, { card: `{{ ${body.id} }}` })).status).toBe(500);
+    const run = await vi.waitFor(async () => {
+      const { data } = (await server.request('GET', '/runs')).body;
+      expect(data).toHaveLength(1);
+      return data[0];
+    });
+    owner = await openPerson(chromium, server.base_url);
+    const { browser } = await join(server);
+    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
+    await owner.page.context().addCookies(cookies);
+    paths = {
+      Runs: '/console/runs',
+      'Runs, filtered': '/console/runs?outcome=any_failure&kind=reactor',
+      'Runs, with an error': '/console/runs?outcome=odd',
+      'a run': `/console/runs/${run.id}`,
+      'the line of a reactor': `/console/reactors/${made.id}?line=1`,
+      Logs: '/console/logs?disclosure=used',
+    };
+  });
+  afterAll(async () => {
+    await owner?.close();
+    await chromium?.close();
+    await server?.close();
+  });
+
+  const violationsOf = async (page: Page): Promise<string[]> => {
+    await page.evaluate(axe);
+    return page.evaluate(`axe.run(document, { runOnly: ${JSON.stringify(TAGS)} }).then(({ violations }) =>
+      violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => id + ': ' + target.join(' '))))`);
+  };
+
+  const isTooWide = (page: Page): Promise<boolean> =>
+    page.evaluate('document.documentElement.scrollWidth > document.documentElement.clientWidth');
+
+  test.each(SCHEMES.flatMap((colorScheme) => WIDTHS.map((width) => [colorScheme, width] as const)))(
+    'in %s at %i pixels, and nothing is wider than the page',
+    async (colorScheme, width) => {
+      const { page } = owner;
+      await page.emulateMedia({ colorScheme });
+      await page.setViewportSize({ width, height: 900 });
+      const found: Record<string, string[]> = {};
+      for (const [name, path] of Object.entries(paths)) {
+        await page.goto(path);
+        found[name] = [...(await violationsOf(page)), ...((await isTooWide(page)) ? ['too wide'] : [])];
+      }
+      expect(found).toEqual(Object.fromEntries(Object.keys(paths).map((name) => [name, []])));
+    },
+  );
+
+  test('no page made an error, broke its policy or asked another origin for anything', () => {
+    expect(owner.faults).toEqual([]);
+  });
+});

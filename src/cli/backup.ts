@@ -11,7 +11,7 @@ import { createKeyRows } from '../platform/crypto/rows.ts';
 import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
 import { dumpTables, type Manifest } from '../platform/db/backup/dump.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
-import { KEPT_TABLES } from '../platform/db/backup/tables.ts';
+import { KEPT_TABLES } from '../platform/db/tables.ts';
 import { StartError } from '../platform/errors.ts';
 import { createLog } from '../platform/log.ts';
 import { checkNewFile, writeNewFile } from '../platform/new-file.ts';

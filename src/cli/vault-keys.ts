@@ -8,7 +8,7 @@ import { createResealRows } from '../platform/crypto/reseal-rows.ts';
 import { rotateRoot } from '../platform/crypto/rotate-root.ts';
 import { createRotationRows } from '../platform/crypto/rotation-rows.ts';
 import { SealBroken } from '../platform/crypto/seal.ts';
-import { SEALED_TABLES } from '../platform/crypto/sealed-tables.ts';
+import { SEALED_TABLES } from '../platform/db/tables.ts';
 import { releaseLease, takeLease } from '../platform/db/leases.ts';
 import { StartError } from '../platform/errors.ts';
 import { PROGRAM } from '../platform/program.ts';

@@ -1,19 +1,9 @@
 // Reports a row that a writer of the database has changed: counts it, and logs an alarm without a value.
-import { SIGNED_TABLES, type SignedTableName } from './crypto/signed-tables.ts';
+import type { VerifiedTableName } from './db/tables.ts';
 import type { Log } from './log.ts';
 import type { Metrics } from './metrics/metrics.ts';
 
-/** Tables whose rows are verified. They are counted from 0, so that an alert sees the first. */
-export const VERIFIED_TABLES = [
-  'tokens',
-  'token_cvcs',
-  'audit_log',
-  'runs',
-  'erasure_certificates',
-  ...(Object.keys(SIGNED_TABLES) as SignedTableName[]),
-] as const;
-
-type TamperedRow = { table: (typeof VERIFIED_TABLES)[number]; tenant_id: string | undefined; row_id: string };
+type TamperedRow = { table: VerifiedTableName; tenant_id: string | undefined; row_id: string };
 
 export const countTampered = ({ metrics }: { metrics: Metrics }, table: TamperedRow['table']): void =>
   metrics.count('strongroom_tampered_rows_total', { table });

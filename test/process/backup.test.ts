@@ -16,7 +16,7 @@ import { join } from 'node:path';
 import { gunzipSync } from 'node:zlib';
 import { Decrypter } from 'age-encryption';
 import { describe, expect, test } from 'vitest';
-import { KEPT_TABLES } from '../../src/platform/db/backup/tables.ts';
+import { KEPT_TABLES } from '../../src/platform/db/tables.ts';
 import { migrate } from '../../src/platform/db/migrate.ts';
 import { type Ended, expectNothing, fill, queryOf, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
 import { createDatabase, createEmptyDatabase } from '../support/database.ts';

@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRowMacs, encodeRow } from '../../src/platform/crypto/row-mac.ts';
 import { prepareDigestKey } from '../../src/platform/crypto/digest.ts';
-import { CHECKED_OTHERWISE, SIGNED_TABLES, type SignedTable } from '../../src/platform/crypto/signed-tables.ts';
+import { CHECKED_OTHERWISE, SIGNED_TABLES, type SignedTable } from '../../src/platform/db/tables.ts';
 
 const schema = readFileSync(new URL('../../prisma/schema.prisma', import.meta.url), 'utf8');
 

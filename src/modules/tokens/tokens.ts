@@ -21,7 +21,7 @@ import {
   SealBroken,
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
-import { boundOfToken } from '../../platform/crypto/sealed-tables.ts';
+import { boundOfToken } from '../../platform/crypto/bound-columns.ts';
 import { internal } from '../../platform/errors.ts';
 import { noteTampered } from '../../platform/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';

@@ -5,8 +5,9 @@ import { boundSealed } from '../db/statements.ts';
 import { KEY_SETTLED_AFTER_MS } from './keyring.ts';
 import { AGE_MS } from './rows.ts';
 import { SEALED_HEADER_BYTES } from './seal.ts';
-import { type BoundRow, EXPIRING_TABLES, type SealedTable } from './sealed-tables.ts';
-import { SIGNED_TABLES, type SignedTable, type SignedTableName } from './signed-tables.ts';
+import { type BoundRow } from './bound-columns.ts';
+import { EXPIRING_TABLES, type SealedTable } from '../db/tables.ts';
+import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../db/tables.ts';
 
 /** The table, where a MAC binds its sealed values: they are signed again with the new ones. */
 const signedTableOf = (name: string): SignedTableName | undefined => {

@@ -5,22 +5,10 @@ import { StartError } from '../errors.ts';
 import { ANY_PROCESS } from './application-names.ts';
 import { inSession, quoted } from './backup/session.ts';
 import { LOCK_KEY } from './migrate.ts';
+import { DISTRIBUTED_TABLES } from './tables.ts';
 import { lowerWalls } from './tenant-walls.ts';
 import { createFunctionText, functionName, type ShardFunction, signatureOf } from './shard-functions.ts';
 import { MIGRATE } from '../program.ts';
-
-/** `tokens` comes first: its shards decide where those of the others are. */
-export const DISTRIBUTED_TABLES = [
-  'tokens',
-  'token_associations',
-  'token_counts',
-  'token_cvcs',
-  'idempotency_keys',
-  'audit_log',
-  'begun_runs',
-  'runs',
-  'usage_hours',
-] as const;
 
 /** Citus refuses triggers. The server records deletions itself. */
 const TRIGGER = 'tokens_record_erasures';

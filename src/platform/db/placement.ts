@@ -1,6 +1,6 @@
 // Reads how a distributed database is placed, for the `doctor` command: tables, rights on shards, functions and versions.
 import { HAS_CITUS } from './citus.ts';
-import { DISTRIBUTED_TABLES } from './distribute.ts';
+import { DISTRIBUTED_TABLES } from './tables.ts';
 import { functionName, type ShardFunction } from './shard-functions.ts';
 import type { Query } from './statements.ts';
 import { PROGRAM } from '../program.ts';

@@ -1,6 +1,6 @@
 // Signs rows that authorise in the transaction that writes them. A revocation raises the version and signs all other rows again.
 import type { Row } from '../crypto/row-mac.ts';
-import { SIGNED_TABLES, type SignedTableName } from '../crypto/signed-tables.ts';
+import { SIGNED_TABLES, type SignedTableName } from './tables.ts';
 import { notFound } from '../errors.ts';
 import { columnsOf, headOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
 import { amongAllTenants } from './named-tenants.ts';

@@ -1,4 +1,5 @@
 // Deletes expired rows and keys of all tenants in bounded steps. Several processes may sweep at once.
+import { KEYS, LATE_TABLES, TABLES_OF_TENANTS } from './tables.ts';
 import type { Pool } from 'pg';
 import type { Config } from '../config.ts';
 import { firstIdAt } from '../crypto/ids.ts';
@@ -145,14 +146,11 @@ const FIND_DELETED_TENANTS = `SELECT id FROM deleted_tenants ORDER BY deleted_at
 
 /** Statements on rows of deleted tenants take their ids: where Citus distributes a table, it cannot join one that it does not. */
 const DELETE_OF_TENANTS = (table: string): string => {
-  const keys = ['tenant_id', ...(keysOf[table] ?? ['id'])];
+  const keys = ['tenant_id', ...(KEYS[table] ?? ['id'])];
   return `
 DELETE FROM ${table} USING (SELECT ${keys.join(', ')} FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) LIMIT $2) AS old
 WHERE ${keys.map((key) => `${table}.${key} = old.${key}`).join(' AND ')} RETURNING ${table}.tenant_id`;
 };
-
-/** Of tables whose rows have no id. */
-const keysOf: Readonly<Record<string, readonly string[]>> = { usage_hours: ['hour', 'kind', 'application_id'] };
 
 /** For the erasure certificates of deleted tenants, in the transaction that deletes the rows: so each row is counted once. */
 const COUNT_OF_TENANTS = `
@@ -182,40 +180,6 @@ const DELETE_LINKS_OF_TENANTS = DELETE_LINKS(
   'SELECT tenant_id, parent_id, child_id FROM token_associations WHERE tenant_id = ANY ($1::uuid[])',
   '$2',
 );
-
-/** Tokens come first. */
-const TABLES_OF_TENANTS = [
-  'tokens',
-  'token_cvcs',
-  'idempotency_keys',
-  'token_counts',
-  'begun_runs',
-  'runs',
-  'usage_hours',
-  'request_rates',
-  'applications',
-  'collect_sessions',
-  'reactors',
-  'reactor_formulas',
-  'proxies',
-  'code_versions',
-  'code_drafts',
-  'invitations',
-  'members',
-  'sso_providers',
-];
-
-/** What a request that was running has written after the deletion. */
-const LATE_TABLES = [
-  'api_keys',
-  'proxy_keys',
-  'invitation_secrets',
-  'memberships',
-  'sessions',
-  'sso_domains',
-  'sso_identities',
-  'sso_sessions',
-];
 
 const DELETE_LATE = (table: string): string =>
   `DELETE FROM ${table} WHERE tenant_id = ANY ($1::uuid[]) RETURNING tenant_id`;

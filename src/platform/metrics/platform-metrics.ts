@@ -1,7 +1,7 @@
 // Reads what the services of the platform hold: shares of tenants, and keys in memory.
 import type { Accounts, AccountFigures } from '../accounts.ts';
 import type { Keyring } from '../crypto/keyring.ts';
-import { VERIFIED_TABLES } from '../tampered.ts';
+import { VERIFIED_TABLES } from '../db/tables.ts';
 import { version } from '../version.ts';
 import { keepBusiest } from './busiest-tenants.ts';
 import type { Metrics } from './metrics.ts';

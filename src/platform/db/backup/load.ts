@@ -10,7 +10,7 @@ import { lowerWalls, raiseWalls } from '../tenant-walls.ts';
 import type { Dump } from './read-dump.ts';
 import { replayErasures, type Replayed } from './replay.ts';
 import { codeOf, findColumns, findMigrations, quoted } from './session.ts';
-import { REPLACED_TABLES } from './tables.ts';
+import { REPLACED_TABLES } from '../tables.ts';
 
 const ANOTHER_DATABASE =
   'Restore into a new one, and name it in DATABASE_URL: createdb strongroom_restored. To give up what this one has: dropdb NAME && createdb NAME';

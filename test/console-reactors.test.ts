@@ -453,6 +453,18 @@ describe('A reactor of another tenant', () => {
   });
 });
 
+test('code that a reactor was created with is saved and run, and its configuration stays', async () => {
+  const json = { name: 'Own', code: codeOf('return { raw: configuration };'), configuration: { KEY: 'kept' } };
+  const { body: reactor } = await server.request('POST', '/reactors', { json });
+  const code = codeOf('return { raw: { again: configuration } };');
+  const saved = await press(reactor, 'save', { name: 'Renamed', code });
+  expect([saved.status, textOf(saved.text)], saved.text).toEqual([200, expect.stringContaining('Saved.')]);
+  const stored = await apiReactor(reactor.id);
+  expect([stored.name, stored.code, stored.configuration]).toEqual(['Renamed', code, { KEY: 'kept' }]);
+  const ran = await press(reactor, 'run', { args: '{}' });
+  expect(textOf(ran.text)).toContain('"kept"');
+});
+
 test('a reactor is deleted by its page, and its formula stays', async () => {
   const reactor = await makeReactor(server, 'return {};');
   await member.get(pathOf(reactor));

@@ -21,7 +21,10 @@ export const operations: Operation[] = Object.entries(document.paths as Record<s
       .filter(([method]) => ['get', 'post', 'put', 'patch', 'delete'].includes(method))
       .map(([method, operation]) => ({
         method: method.toUpperCase(),
-        path: path.replace('{parent_id}', PARENT_ID).replace(/\{\w+\}/g, UNKNOWN_ID),
+        path: path
+          .replace('{parent_id}', PARENT_ID)
+          .replace('{number}', '1')
+          .replace(/\{\w+\}/g, UNKNOWN_ID),
         parameters: (operation.parameters ?? []).map(parameterOf),
         body: operation.requestBody,
       })),

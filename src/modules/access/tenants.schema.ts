@@ -154,7 +154,11 @@ export const usageReport = z
       .meta({ id: 'TokenReport', description: 'Figures about tokens.' }),
     usage_report: z
       .object({
-        by: z.enum(usageSteps).meta({ description: 'The length of a step.', example: 'hour' }),
+        by: z.enum(usageSteps).meta({
+          description: 'The length of a step.',
+          'x-extensible-enum': [...usageSteps],
+          example: 'hour',
+        }),
         from: date('The beginning of the first step, in UTC.'),
         to: date('The end of the last step.'),
         metrics: z.array(usageMetric).meta({ description: 'By step and kind, oldest first.' }),
@@ -162,7 +166,7 @@ export const usageReport = z
       .optional()
       .meta({ id: 'HoursReport', description: 'What requests did by hour or by day. Left out without `from`.' }),
   })
-  .meta({ id: 'UsageReport', description: 'Figures about what the tenant stores.' });
+  .meta({ id: 'TenantUsage', description: 'Figures about what the tenant stores.' });
 
 const asked = { name: 'Example Shop', settings: { deduplicate_token: 'true' } };
 const record = { id: TENANT_ID, ...asked, created_at: CREATED_AT };

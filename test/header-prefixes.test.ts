@@ -77,6 +77,18 @@ describe('a request', () => {
   });
 });
 
+test('an API key under a prefix that is not read is a 401 that names the setting', async () => {
+  const { status, body } = await plain.request('GET', '/applications/key', {
+    key: null,
+    headers: { 'BT-API-KEY': 'x' },
+  });
+  expect([status, body.code, body.detail]).toEqual([
+    401,
+    'misplaced_key',
+    'The API key belongs in the header SVC-API-KEY, not BT-API-KEY. A server with the setting API_HEADER_PREFIXES=SVC,BT takes that header, too.',
+  ]);
+});
+
 describe('an idempotency key under a prefix that is not read', () => {
   test('is a 400 that says so, and nothing is stored', async () => {
     for (const name of ['BT-IDEMPOTENCY-KEY', 'X-Idempotency-Key']) {

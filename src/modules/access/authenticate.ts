@@ -60,6 +60,9 @@ const notInitialized = () =>
 /** Headers in which other services take a key. */
 const foreignHeader = /^(?:[a-z0-9-]{1,40}-)?(?:api-?key|auth-token|access-token)$/;
 
+/** The header as clients of another API of this form name it, such as BT-API-KEY. */
+const otherPrefix = /^([A-Z][A-Z0-9]{1,9})-API-KEY$/;
+
 /** A key of ours as such a header may have it: alone, after a scheme, or as the user name of Basic authentication. */
 const ownKey = /^(?:[A-Za-z]+ +)?(?:svc_|c3ZjX)/;
 
@@ -74,9 +77,11 @@ const misplacedIn = ({ headers }: FastifyRequest): string | undefined => {
 
 const refuse = (request: FastifyRequest): AppError => {
   const name = misplacedIn(request);
-  return name === undefined
-    ? unauthorized()
-    : failure('misplaced_key', `The API key belongs in the header SVC-API-KEY, not ${name}.`);
+  if (name === undefined) return unauthorized();
+  const [, prefix] = otherPrefix.exec(name) ?? [];
+  const setting =
+    prefix === undefined ? '' : ` A server with the setting API_HEADER_PREFIXES=SVC,${prefix} takes that header, too.`;
+  return failure('misplaced_key', `The API key belongs in the header SVC-API-KEY, not ${name}.${setting}`);
 };
 
 /** Refuses a key that is used from an address which is not on its list. @throws forbidden, which is logged as refused. */

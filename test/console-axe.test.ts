@@ -34,6 +34,9 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       expect(data).toHaveLength(1);
       return data[0];
     });
+    // A value that left, a mask that was read, and a child.
+    await server.request('GET', `/tokens/${body.id}`);
+    await server.request('POST', `/tokens/${body.id}/children`, { json: card });
     owner = await openPerson(chromium, server.base_url);
     const { browser } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
@@ -45,6 +48,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a run': `/console/runs/${run.id}`,
       'the line of a reactor': `/console/reactors/${made.id}?line=1`,
       Logs: '/console/logs?disclosure=used',
+      'a token': `/console/tokens/${body.id}`,
     };
   });
   afterAll(async () => {

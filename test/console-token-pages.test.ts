@@ -137,7 +137,7 @@ describe('a value', () => {
     const deed = { operation: 'read', actor_type: 'user', actor_id: member.user_id, entity_id: id };
     expect(revealed).toMatchObject({ ...deed, message: 'Token revealed' });
     expect(looked).toMatchObject({ ...deed, message: 'Token retrieved' });
-    expect(textOf((await member.get(pathOf(id))).text)).toContain('Token revealed');
+    expect(textOf((await member.get(pathOf(id))).text)).toContain('Revealed to Ada Lovelace');
   });
 
   test('is not revealed without the CSRF token, by another one, or from another site', async () => {

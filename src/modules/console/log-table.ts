@@ -1,4 +1,4 @@
-// A table of log entries, for the log page and the page of a token.
+// A table of log entries, for the log page.
 import { TOKEN_REVEALED } from '../../platform/audit/record.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { tokenTypeNames } from '../tokens/token-types.ts';
@@ -51,13 +51,13 @@ const messageLine = ({ message, outcome }: LogEntry): Html =>
     outcome !== 'success' && html` ${badge(outcome, outcomeKinds[outcome])}`
   }`;
 
-/** @param displayNames of entity types; without it, all entries are about the entity of the page. */
-export const logTable = (entries: readonly LogEntry[], displayNames?: ReadonlyMap<string, string>): Html =>
+/** @param displayNames of entity types. */
+export const logTable = (entries: readonly LogEntry[], displayNames: ReadonlyMap<string, string>): Html =>
   recordsTable<LogEntry>('Log', entries, [
     { label: 'Time', cell: ({ created_at }) => time(created_at) },
     { label: 'Actor', cell: actorLine },
     { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
-    ...(displayNames ? [{ label: 'Entity', cell: (entry: LogEntry) => entityLine(entry, displayNames) }] : []),
+    { label: 'Entity', cell: (entry) => entityLine(entry, displayNames) },
     { label: 'Message', cell: messageLine },
     { label: 'Value', cell: ({ disclosure }) => disclosure !== 'none' && badge(disclosure) },
     { label: 'Sent to', cell: ({ destination_host }) => destination_host ?? '' },

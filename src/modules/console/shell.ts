@@ -91,7 +91,9 @@ type Column<Row> = { label: string; cell: (row: Row) => HtmlValue };
 
 /** Records as a table on wide screens, and as cards on narrow ones. */
 export const recordsTable = <Row>(caption: string, rows: readonly Row[], columns: readonly Column<Row>[]): Html =>
-  html`<table class="records" aria-label="${caption}"><thead><tr>${columns.map(({ label }) => html`<th scope="col">${label}</th>`)}</tr></thead>
+  html`<table class="records" aria-label="${caption}"><thead><tr>${columns.map(({ label }) =>
+    label === '' ? html`<td></td>` : html`<th scope="col">${label}</th>`,
+  )}</tr></thead>
 <tbody>${rows.map(
     (row) =>
       html`<tr>${columns.map(({ label, cell }) => html`<td data-label="${label}"><div>${cell(row)}</div></td>`)}</tr>\n`,

@@ -7,7 +7,6 @@ import { mayReveal } from '../people/roles.ts';
 import { namesOf } from './actor-names.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
-import { type LogEntry, logTable } from './log-table.ts';
 import {
   addressOf,
   badge,
@@ -20,7 +19,18 @@ import {
   shownJson,
   time,
 } from './shell.ts';
-import { ownMask, maskBlock, maskLine, type ShownToken, tokenLink, tokenPath, tokenUrl } from './token-parts.ts';
+import {
+  headingOf,
+  maskBlock,
+  maskLine,
+  ownMask,
+  type ShownToken,
+  tokenLink,
+  tokenPath,
+  tokenUrl,
+} from './token-parts.ts';
+import { pictureCard } from './token-picture.ts';
+import { findTimeline, sameTokens, type Timeline, timelineCard } from './token-timeline.ts';
 import {
   type ApiAnswer,
   bodyOf,
@@ -34,13 +44,14 @@ import {
 
 const PATH = '/console/tokens';
 
-/** Log entries on the page of a token. The log page has all of them. */
-const LOG_ENTRIES = 5;
+/** A revealed value leaves the screen by itself: people leave their desks. */
+const REVEALED_SECONDS = 60;
 
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
   ['linked', 'The child was linked.'],
   ['unlinked', 'The child was unlinked.'],
+  ['hidden', `The value was hidden after ${REVEALED_SECONDS} seconds.`],
 ]);
 
 type Names = ReadonlyMap<string, string>;
@@ -53,7 +64,7 @@ const row = (name: string, content: Html | undefined | false): Html | undefined 
 
 const codes = (texts: readonly string[]): Html => html`${texts.map((text) => html`<code><bdi>${text}</bdi></code> `)}`;
 
-const recordCard = (token: ShownToken, names: Names): Html => {
+const recordCard = (token: ShownToken, names: Names, timeline: Timeline | undefined): Html => {
   const { fingerprint, fingerprint_expression, search_indexes = [], expires_at, created_at, modified_at } = token;
   const mask = ownMask(token);
   return html`<section class="card"><h2>Record</h2><dl>
@@ -62,6 +73,7 @@ ${row('Created', html`${time(created_at)}${actor(token.created_by, names)}`)}
 ${row('Modified', modified_at !== undefined && html`${time(modified_at)}${actor(token.modified_by, names)}`)}
 ${row('Expires', expires_at !== undefined && html`${time(expires_at)}`)}
 ${row('Fingerprint', fingerprint !== undefined && codes([fingerprint]))}
+${row('Same value in', timeline && sameTokens(token.id, timeline))}
 ${row('Fingerprint of', fingerprint_expression !== undefined && codes([fingerprint_expression]))}
 ${row('Search indexes', search_indexes.length > 0 && codes(search_indexes))}
 ${row('Mask', mask !== undefined && html`<pre>${mask}</pre>`)}
@@ -133,33 +145,31 @@ const showToken = async (visit: Visit, { id, problem }: { id: string; problem?: 
   const url = tokenUrl(id);
   const start = visit.query('children');
   const token = bodyOf<ShownToken>(await visit.api({ method: 'GET', url }));
-  const [listed, log] = await Promise.all([
+  const [listed, timeline] = await Promise.all([
     fetchPage<ShownToken>((size) =>
       visit.api({ method: 'GET', url: addressOf(`${url}/children`, { start, size: String(size) }) }),
     ),
-    may(visit.session, 'log:read') &&
-      visit.api({ method: 'GET', url: addressOf('/logs', { entity_id: id, size: String(LOG_ENTRIES) }) }),
+    findTimeline(visit, id),
   ]);
-  const entries = log ? bodyOf<{ data: LogEntry[] }>(log).data : [];
+  const name = headingOf(token);
   const names = await namesOf(visit, [token.created_by, token.modified_by]);
   const done = doneSentences.get(visit.query('done'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
-<div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(token.type)}</div>
+<div class="heading"><div><h1 class="id"><bdi>${name}</bdi></h1>
+<p class="quiet"><span class="mono" data-copy><bdi>${id}</bdi></span></p></div>${badge(token.type)}</div>
 ${done !== undefined && notice('good', done)}
+${timeline && pictureCard({ id, name, isCard: token.type === 'card', now: visit.ctx.now() }, timeline)}
 <div class="columns"><div>
+${timeline && timelineCard(visit, id, timeline)}
 <section class="card"><h2>Masked value</h2>${maskBlock(token)}</section>
-${recordCard(token, names)}
+${!timeline && recordCard(token, names, timeline)}
 </div><div>
 ${mayReveal(visit.session.role) && revealCard(visit, id)}
+${timeline && recordCard(token, names, timeline)}
 ${metadataCard(token)}
 ${may(visit.session, 'token:delete') && deleteCard(visit, id)}
 </div></div>
-${childrenCard(visit, id, { listed, start, problem })}
-${
-  log &&
-  html`<section><div class="heading"><h2>Last in the log</h2><a href="${addressOf('/console/logs', { entity_id: id })}">All entries</a></div>
-${logTable(entries)}</section>`
-}`;
+${childrenCard(visit, id, { listed, start, problem })}`;
   return {
     status: problem?.status ?? statusOf(listed),
     page: consolePage(visit.session, { title: `Token ${id}`, section: 'Tokens', main }),
@@ -175,9 +185,11 @@ const fetchValue = async ({ actAs }: Visit, id: string): Promise<ShownToken> => 
 const reveal = async (submission: Submission): Promise<Outcome> => {
   if (!mayReveal(submission.session.role)) throw new AppError('forbidden', 'Your role does not see values.');
   const { id, type, data } = await fetchValue(submission, submission.param('id'));
+  // By a header, so that it works without script.
+  submission.reply.header('refresh', `${REVEALED_SECONDS}; url=${addressOf(tokenPath(id), { done: 'hidden' })}`);
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>
-${notice('warn', 'This is the value itself. That you saw it is in the log. It is shown this once: this page is not kept.')}
+${notice('warn', `This is the value itself. That you saw it is in the log. It is hidden after ${REVEALED_SECONDS} seconds, and this page is not kept.`)}
 <section class="card revealed"><h2>Value</h2><pre data-copy>${shownJson(data)}</pre></section>
 <p><a class="button" href="${tokenPath(id)}">Back to the token</a></p>`;
   return consolePage(submission.session, { title: 'Revealed value', section: 'Tokens', main });

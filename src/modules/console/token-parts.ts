@@ -71,6 +71,18 @@ export const maskLine = (token: ShownToken): Html =>
     ? hiddenValue
     : html`<bdi class="mask">${clipped(lineOf(token.type, token.data), LINE_LENGTH_MAX)}</bdi>`;
 
+/** The length of a masked value as the heading of a page. */
+const HEADING_LENGTH_MAX = 60;
+
+/** The masked value as people say it, such as the last four digits of a card. Without a mask it is the id. */
+export const headingOf = (token: ShownToken): string =>
+  isHidden(token)
+    ? clipped(token.id, HEADING_LENGTH_MAX)
+    : clipped(
+        lineOf(token.type, token.data).replace(/^X+(?=\d{4}(?: |$))/, '\u2022\u2022\u2022\u2022 '),
+        HEADING_LENGTH_MAX,
+      );
+
 /** The length of a masked value on the page of its token. Common masks are shorter. */
 const SHOWN_LENGTH_MAX = 8_000;
 

@@ -1,0 +1,249 @@
+// The timeline of a token on its page: where its value went, what happened to it, and who read its mask.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { clipped, isolated } from './list-parts.ts';
+import { badge, may, recordsTable, time } from './shell.ts';
+import { tokenPath, tokenUrl } from './token-parts.ts';
+import { bodyOf, type Visit } from './visit.ts';
+
+type Counts = { count: number; first_at: string; last_at: string };
+
+/** Equal entries of the log, as the API folds them. */
+export type TimelineEntry = Counts & {
+  operation: string;
+  message: string;
+  outcome: string;
+  disclosure: string;
+  actor_type?: string;
+  actor_id?: string;
+  actor_name?: string;
+  reactor_id?: string;
+  reactor_name?: string;
+  proxy_id?: string;
+  proxy_name?: string;
+  destination_host?: string;
+  is_list?: true;
+};
+
+export type Timeline = {
+  token_ids: string[];
+  has_more_tokens?: true;
+  count: number;
+  first_at?: string;
+  last_at?: string;
+  entries: TimelineEntry[];
+  has_more_entries?: true;
+  destinations: (Counts & { destination_host: string; failed: number })[];
+  has_more_destinations?: true;
+  since?: string;
+};
+
+/** Undefined for a role that does not read the log: nothing is asked of the API, so that no refusal is logged. */
+export const findTimeline = async (visit: Visit, id: string): Promise<Timeline | undefined> =>
+  may(visit.session, 'log:read')
+    ? bodyOf<Timeline>(await visit.api({ method: 'GET', url: `${tokenUrl(id)}/timeline` }))
+    : undefined;
+
+/** Rows of each list on the page, which stays below 40 KB. The raw log has all of them. */
+const SHOWN_MAX = 12;
+const SAME_MAX = 5;
+/** Of a host or of names together. */
+const NAME_LENGTH_MAX = 80;
+
+/** A kind of place to which a value went. */
+export type Place = Counts & {
+  kind: 'host' | 'code' | 'shown';
+  name: string;
+  /** How it got there, in words. */
+  by: string;
+  /** What happened there, in the plural and in the singular. */
+  words: readonly [one: string, many: string];
+  failed: number;
+};
+
+const actorWords: Record<string, string> = {
+  application: 'a deleted application',
+  user: 'a former member',
+  session: 'a session',
+  operator: 'the operator',
+  system: 'the vault',
+};
+
+const actorOf = ({ actor_name, actor_type }: TimelineEntry): string =>
+  actor_name ?? actorWords[actor_type ?? ''] ?? 'an anonymous client';
+
+const add = (sum: Counts | undefined, { count, first_at, last_at }: Counts): Counts =>
+  sum
+    ? {
+        count: sum.count + count,
+        first_at: sum.first_at < first_at ? sum.first_at : first_at,
+        last_at: sum.last_at > last_at ? sum.last_at : last_at,
+      }
+    : { count, first_at, last_at };
+
+const sumOf = (entries: readonly TimelineEntry[]): Counts | undefined =>
+  entries.reduce<Counts | undefined>(add, undefined);
+
+/** The names of these entries, each once. */
+const namesIn = (names: readonly (string | undefined)[]): string =>
+  clipped([...new Set(names.filter((name) => name !== undefined))].join(', '), NAME_LENGTH_MAX);
+
+/** A row of the log is written before the value leaves: a row `failed` says that a use ended badly, and is none itself. */
+const didLeave = ({ outcome, disclosure }: TimelineEntry): boolean =>
+  outcome !== 'refused' && outcome !== 'failed' && (disclosure === 'used' || disclosure === 'revealed');
+
+const hostsOf = ({ destinations, entries }: Timeline): Place[] =>
+  destinations.map(({ destination_host: name, ...counts }) => {
+    const sent = entries.filter(({ destination_host }) => destination_host === name);
+    const by = namesIn(sent.map(({ proxy_name, actor_name }) => proxy_name ?? actor_name));
+    return { kind: 'host', name: clipped(name, NAME_LENGTH_MAX), by, words: ['use', 'uses'], ...counts };
+  });
+
+/** Code got the value. What it did with it, the log does not say. */
+const codeOf = ({ entries }: Timeline): Place[] => {
+  const used = entries.filter(
+    (entry) => didLeave(entry) && entry.disclosure === 'used' && entry.destination_host === undefined,
+  );
+  const byCode = Map.groupBy(used, ({ reactor_id, proxy_id }) => reactor_id ?? proxy_id ?? '');
+  return [...byCode.values()].flatMap((of) => {
+    const counts = sumOf(of);
+    const name = of[0]?.reactor_name ?? of[0]?.proxy_name ?? 'code';
+    const by = namesIn(of.map(actorOf));
+    return counts ? [{ kind: 'code', name, by, words: ['use', 'uses'], failed: 0, ...counts }] : [];
+  });
+};
+
+const shownOf = ({ entries }: Timeline): Place[] => {
+  const revealed = entries.filter((entry) => didLeave(entry) && entry.disclosure === 'revealed');
+  const counts = sumOf(revealed);
+  const by = namesIn(revealed.map(actorOf));
+  return counts
+    ? [{ kind: 'shown', name: 'left in plain text', by, words: ['reveal', 'reveals'], failed: 0, ...counts }]
+    : [];
+};
+
+/** Where the value went: who saw it first of all, then hosts and code, the last used ones first. */
+export const placesOf = (timeline: Timeline): Place[] => [
+  ...shownOf(timeline),
+  ...[...hostsOf(timeline), ...codeOf(timeline)].toSorted((a, b) => b.last_at.localeCompare(a.last_at)),
+];
+
+/** Where the value came from: the first entry that made one of its tokens. */
+export const sourceOf = ({ entries }: Timeline): { name: string; counts: Counts } | undefined => {
+  const made = entries.filter(({ operation, outcome }) => operation === 'create' && outcome === 'success');
+  const counts = sumOf(made);
+  const [first] = made.toSorted((a, b) => a.first_at.localeCompare(b.first_at));
+  return first && counts ? { name: actorOf(first), counts } : undefined;
+};
+
+const placeKinds = { host: 'destination', code: 'code', shown: 'plain text' } as const;
+
+/** The picture in words, with the times that it has no room for. */
+export const placesTable = (places: readonly Place[]): Html => {
+  const shown = places.slice(0, SHOWN_MAX);
+  return html`<details><summary>Values that left, as a table</summary>
+${recordsTable('Values that left', shown, [
+  {
+    label: 'Where to',
+    cell: ({ name, kind }) =>
+      html`${isolated(name)} <span class="quiet">${kind !== 'shown' && placeKinds[kind]}</span>`,
+  },
+  { label: 'By', cell: ({ by }) => isolated(by) },
+  { label: 'Times', cell: ({ count }) => count.toLocaleString('en') },
+  { label: 'Failed', cell: ({ failed }) => failed > 0 && badge(failed.toLocaleString('en'), 'bad') },
+  { label: 'First', cell: ({ first_at }) => time(first_at) },
+  { label: 'Last', cell: ({ last_at }) => time(last_at) },
+])}${places.length > shown.length && html`<p class="quiet">and ${places.length - shown.length} more</p>`}</details>`;
+};
+
+/** What an entry says, the colour of its dot, and who did it. */
+type Line = { kind: 'used' | 'revealed' | 'errors' | 'stored' | ''; what: HtmlValue };
+
+const link = (path: string, name: string, mayOpen: boolean): Html =>
+  mayOpen ? html`<a href="${path}">${isolated(name)}</a>` : isolated(name);
+
+const codeLine = (
+  visit: Visit,
+  { reactor_id, reactor_name, proxy_id, proxy_name }: TimelineEntry,
+): Html | undefined => {
+  if (reactor_id !== undefined && reactor_name !== undefined)
+    return link(`/console/reactors/${reactor_id}`, reactor_name, may(visit.session, 'reactor:read'));
+  if (proxy_id !== undefined && proxy_name !== undefined)
+    return link(`/console/proxies/${proxy_id}`, proxy_name, may(visit.session, 'proxy:read'));
+  return undefined;
+};
+
+const lineOf = (entry: TimelineEntry, code: Html | undefined): Line => {
+  const { operation, message, outcome, disclosure, destination_host } = entry;
+  const who = isolated(actorOf(entry));
+  const through = code && html` through ${code}`;
+  if (outcome === 'refused') return { kind: 'errors', what: html`<b>${message}</b> for ${who}` };
+  if (outcome === 'failed')
+    return {
+      kind: 'errors',
+      what: html`<b>Failed</b>: ${message}${destination_host !== undefined && html`, sent to ${isolated(clipped(destination_host, NAME_LENGTH_MAX))}`}, by ${who}${through}`,
+    };
+  if (disclosure === 'revealed')
+    return {
+      kind: 'revealed',
+      what: html`<b>Revealed</b> to ${who}${through}${outcome === 'replayed' && ', a repeated answer'}`,
+    };
+  if (destination_host !== undefined && disclosure === 'used')
+    return {
+      kind: 'used',
+      what: html`<b>Sent to ${isolated(clipped(destination_host, NAME_LENGTH_MAX))}</b> by ${who}${through}`,
+    };
+  if (disclosure === 'used')
+    return { kind: 'used', what: html`<b>Used${code ? html` by code</b> of ${code}` : html`</b>`} for ${who}` };
+  if (operation === 'create') return { kind: 'stored', what: html`<b>Created</b> by ${who}` };
+  return { kind: '', what: html`<b>${message}</b> by ${who}` };
+};
+
+const whenOf = ({ count, first_at, last_at }: Counts): Html =>
+  count > 1
+    ? html`${badge(`${count.toLocaleString('en')} times`)} <span class="quiet">${time(first_at)} to ${time(last_at)}</span>`
+    : html`<span class="quiet">${time(last_at)}</span>`;
+
+const isOfMask = ({ disclosure, outcome, operation }: TimelineEntry): boolean =>
+  operation === 'read' && outcome === 'success' && (disclosure === 'masked' || disclosure === 'none');
+
+const maskReads = (entries: readonly TimelineEntry[]): Html | undefined => {
+  const reads = entries.filter(isOfMask);
+  if (reads.length === 0) return undefined;
+  const count = reads.reduce((sum, each) => sum + each.count, 0);
+  return html`<details><summary>Reads of the mask <span class="quiet">${count.toLocaleString('en')}</span></summary>
+${recordsTable('Reads of the mask', reads.slice(0, SHOWN_MAX), [
+  { label: 'Who', cell: (entry) => isolated(actorOf(entry)) },
+  { label: 'How', cell: ({ is_list }) => (is_list ? 'in a list' : 'alone') },
+  { label: 'Times', cell: (entry) => entry.count.toLocaleString('en') },
+  { label: 'Last', cell: ({ last_at }) => time(last_at) },
+])}</details>`;
+};
+
+export const timelineCard = (visit: Visit, id: string, timeline: Timeline): Html => {
+  const { entries, since, has_more_entries } = timeline;
+  const events = entries.filter((entry) => !isOfMask(entry));
+  const shown = events.slice(0, SHOWN_MAX);
+  const isMore = events.length > shown.length || has_more_entries === true;
+  const log = `/console/logs?${new URLSearchParams({ entity_id: id }).toString()}`;
+  return html`<section class="card" id="timeline"><div class="heading"><h2>Timeline</h2><a href="${log}">Raw log</a></div>
+${since !== undefined && html`<p class="quiet">Since ${time(since)}. Earlier entries are in the raw log.</p>`}
+${
+  shown.length === 0
+    ? html`<p class="quiet">Nothing but reads of the mask.</p>`
+    : html`<ul class="timeline">${shown.map((entry) => {
+        const { kind, what } = lineOf(entry, codeLine(visit, entry));
+        return html`<li class="${kind}">${what} ${whenOf(entry)}</li>\n`;
+      })}</ul>`
+}
+${isMore && html`<p class="quiet">Older entries are in the raw log.</p>`}
+${maskReads(entries)}</section>`;
+};
+
+/** The other tokens of the same value, of which the caller sees that they are equal. */
+export const sameTokens = (id: string, { token_ids, has_more_tokens }: Timeline): Html | undefined => {
+  const others = token_ids.filter((other) => other !== id);
+  const shown = others.slice(0, SAME_MAX);
+  if (shown.length === 0) return undefined;
+  const isMore = others.length > shown.length || has_more_tokens === true;
+  return html`${shown.map((other) => html`<a href="${tokenPath(other)}"><bdi>${other}</bdi></a><br>`)}${isMore && html`<span class="quiet">and more</span>`}`;
+};

@@ -26,6 +26,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
     chromium = await launchChromium();
     const made = await makeReactor(server, 'const { card } = args; null.charge();');
+    await makeReactor(server, 'return { raw: 1 };');
     const card = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
     const { body } = await server.request('POST', '/tokens', { json: card });
     expect((await react(server, made, { card: `{{ ${body.id} }}` })).status).toBe(500);
@@ -41,7 +42,13 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     const { browser } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
     await owner.page.context().addCookies(cookies);
+    await server.ctx.usage.write();
     paths = {
+      Home: '/console/home',
+      'Home of a month': '/console/home?range=30d',
+      'Find, before': '/console/find',
+      'Find, with results': '/console/find?q=Reactor',
+      'Find, without': '/console/find?q=no-such-record',
       Runs: '/console/runs',
       'Runs, filtered': '/console/runs?outcome=any_failure&kind=reactor',
       'Runs, with an error': '/console/runs?outcome=odd',

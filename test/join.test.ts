@@ -58,7 +58,7 @@ describe('a live link', () => {
     const browser = openBrowser(server);
     const accepted = await browser.post(path, answers);
     expect([accepted.status, accepted.headers.get('location')]).toEqual([303, '/console']);
-    expect((await browser.get('/console')).headers.get('location')).toBe('/console/tokens');
+    expect((await browser.get('/console')).headers.get('location')).toBe('/console/home');
     expect(await memberWith(server, email)).toMatchObject({
       role: 'ADMIN',
       user: { email, first_name: 'Ada', last_name: 'Lovelace' },

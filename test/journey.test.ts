@@ -89,7 +89,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await ada.page.goto(await linkFor('ada@example.com'));
     await ada.picture('join');
     await typeThrough(ada.page, 'First name', ['Ada', 'Lovelace', PASSWORDS.ada]);
-    await ada.page.waitForURL('**/console/tokens');
+    await ada.page.waitForURL('**/console/home');
   });
 
   test('the owner invites a person, who joins, signs out, and signs in again', async () => {
@@ -103,12 +103,12 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     grace = await open();
     await grace.page.goto(link);
     await typeThrough(grace.page, 'First name', ['Grace', 'Hopper', PASSWORDS.grace]);
-    await grace.page.waitForURL('**/console/tokens');
+    await grace.page.waitForURL('**/console/home');
     await grace.page.getByRole('button', { name: 'Sign out' }).click();
     await grace.page.waitForURL('**/console/sign-in');
     await grace.picture('sign-in');
     await typeThrough(grace.page, 'E-mail address', ['grace@example.com', PASSWORDS.grace]);
-    await grace.page.waitForURL('**/console/tokens');
+    await grace.page.waitForURL('**/console/home');
 
     const again = await grace.page.goto(link);
     expect(again?.status()).toBe(410);
@@ -141,6 +141,42 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await grace.page.getByText('nothing to charge', { exact: true }).waitFor();
     expect(await grace.page.locator('.gutter .marked').textContent()).toBe('3\n');
     await grace.picture('reactor-error');
+  });
+
+  test('the error of code is on the first page and among the runs, and both lead to its line', async () => {
+    const { page } = grace;
+    await server.ctx.usage.write();
+    await page.goto('/console/home');
+    const attention = page.locator('section', { hasText: 'Needs attention' }).last();
+    await attention.getByText('1 error').waitFor();
+    await grace.picture('home');
+    await attention.getByRole('link', { name: 'line 3' }).click();
+    await page.getByText('A run failed at').waitFor();
+    expect(await page.locator('.gutter .marked').textContent()).toBe('3\n');
+
+    await page.goto('/console/runs');
+    await grace.picture('runs');
+    await page.getByRole('link', { name: 'Failed' }).click();
+    expect(await page.locator('tbody tr').count()).toBe(1);
+    await page.locator('tbody tr td a').first().click();
+    await page.getByRole('heading', { name: 'What happened' }).waitFor();
+    await page.getByText('XXXXXXXXXXXX4242').waitFor();
+    await grace.picture('run');
+    await page.getByRole('link', { name: 'line 3' }).click();
+    await page.waitForURL(`**/console/reactors/${reactor_id}?line=3#code`);
+  });
+
+  test('last four digits find the card in two steps, from any page by the key /', async () => {
+    const { page } = grace;
+    await page.goto('/console/proxies');
+    await page.locator('main').click();
+    await page.keyboard.press('/');
+    await page.keyboard.type('4242');
+    await page.keyboard.press('Enter');
+    await page.waitForURL('**/console/find');
+    await grace.picture('find');
+    await page.getByRole('link', { name: 'XXXXXXXXXXXX4242' }).click();
+    await page.waitForURL(`**/console/tokens/${card_id}`);
   });
 
   test('a proxy is tried without a value being seen or sent', async () => {

@@ -31,7 +31,7 @@ const memberAs = async (role: GivenRole): Promise<Browser> => {
   return member;
 };
 
-const PAGES = ['tokens', 'reactors', 'proxies', 'runs', 'applications', 'logs', 'people'];
+const PAGES = ['home', 'tokens', 'reactors', 'proxies', 'runs', 'applications', 'logs', 'people'];
 
 /** The sections that its menu has, and those that it may open. */
 const opens = async (member: Browser): Promise<{ listed: string[]; opened: string[] }> => {
@@ -46,9 +46,9 @@ const everyPage = { listed: PAGES, opened: PAGES };
 
 test.each<[GivenRole, string[]]>([
   ['ADMIN', PAGES],
-  ['DEVELOPER', ['tokens', 'reactors', 'proxies', 'runs', 'applications', 'logs']],
-  ['SUPPORT', ['tokens']],
-  ['AUDITOR', ['runs', 'logs']],
+  ['DEVELOPER', ['home', 'tokens', 'reactors', 'proxies', 'runs', 'applications', 'logs']],
+  ['SUPPORT', ['home', 'tokens']],
+  ['AUDITOR', ['home', 'runs', 'logs']],
 ])('%s: the menu lists the pages that the role opens', async (role, pages) => {
   expect(await opens(await memberAs(role))).toEqual({ listed: pages, opened: pages });
 });

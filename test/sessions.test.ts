@@ -60,7 +60,7 @@ const openNeighbour = async (): Promise<{
     ctx,
     isSignedIn: async (secret) => {
       const { headers } = await app.inject({ url: '/console', headers: { cookie: `${COOKIE}=${secret}` } });
-      return headers.location === '/console/tokens';
+      return headers.location === '/console/home';
     },
     close: async () => {
       await app.close();

@@ -313,7 +313,7 @@ describe('people', () => {
   });
   const isIn = async ({ browser }: Pick<Joined, 'browser'>): Promise<boolean> => {
     forget();
-    return (await browser.get('/console')).headers.get('location') === '/console/tokens';
+    return (await browser.get('/console')).headers.get('location') === '/console/home';
   };
   const trySignIn = async (email: string, password = PASSWORD): Promise<number> =>
     (await openBrowser(server).post('/console/sign-in', { email, password })).status;

@@ -86,6 +86,8 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/proxies/:id/key': 'code',
   '/console/proxies/:id/timeout': 'code',
   '/console/tokens/search': 'operation',
+  // By last four digits alone, which the mask shows.
+  '/console/find': 'plain',
   '/console/tokens/:id/reveal': 'code',
   // A link changes what no one sees of a token: who lists children sees of each what they may read of it.
   '/console/tokens/:id/link': 'plain',

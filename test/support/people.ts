@@ -58,7 +58,7 @@ export const openBrowser = (server: Pick<TestServer, 'request'>): Browser => {
     isSignedIn: async () => {
       const { status, headers } = await browser.get('/console');
       expect(status).toBe(303);
-      return headers.get('location') === '/console/tokens';
+      return headers.get('location') === '/console/home';
     },
   };
   return browser;

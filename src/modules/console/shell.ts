@@ -5,15 +5,27 @@ import type { Permission } from '../access/permissions.ts';
 import type { Session } from '../people/sessions.ts';
 import type { Shown } from '../code/shown.ts';
 
+export const HOME_PATH = '/console/home';
+export const FIND_PATH = '/console/find';
+
+/** Longer texts find nothing: the longest id of a token. */
+export const FIND_LENGTH_MAX = 400;
+
 const sections = [
-  ['/console/tokens', 'Tokens', 'token:read'],
-  ['/console/reactors', 'Reactors', 'reactor:read'],
-  ['/console/proxies', 'Proxies', 'proxy:read'],
-  ['/console/runs', 'Runs', 'log:read'],
-  ['/console/applications', 'Applications', 'application:read'],
-  ['/console/logs', 'Logs', 'log:read'],
-  ['/console/people', 'People', 'tenant:invitation:read'],
-] as const satisfies readonly (readonly [path: string, name: string, permission: Permission])[];
+  [HOME_PATH, 'Home', undefined, ''],
+  ['/console/tokens', 'Tokens', 'token:read', 'Vault'],
+  ['/console/logs', 'Logs', 'log:read', 'Vault'],
+  ['/console/reactors', 'Reactors', 'reactor:read', 'Run'],
+  ['/console/proxies', 'Proxies', 'proxy:read', 'Run'],
+  ['/console/runs', 'Runs', 'log:read', 'Run'],
+  ['/console/applications', 'Applications', 'application:read', 'Access'],
+  ['/console/people', 'People', 'tenant:invitation:read', 'Access'],
+] as const satisfies readonly (readonly [
+  path: string,
+  name: string,
+  permission: Permission | undefined,
+  group: string,
+])[];
 
 /** `None`: an error page. */
 export type Section = (typeof sections)[number][1] | 'Account' | 'None';
@@ -22,14 +34,12 @@ export const may = ({ caller }: Pick<Session, 'caller'>, permission: Permission)
   caller.permissions.has(permission);
 
 /** The sections that the role of a member opens. */
-const sectionsOf = (session: Session) => sections.filter(([, , permission]) => may(session, permission));
+export const sectionsOf = (session: Session) =>
+  sections.filter(([, , permission]) => permission === undefined || may(session, permission));
 
 /** What the role needs for the pages of a section. Undefined for other pages, such as the account. */
 export const permissionOfPage = (path: string): Permission | undefined =>
   sections.find(([section]) => path === section || path.startsWith(`${section}/`))?.[2];
-
-/** The first page of a member. */
-export const homeOf = (session: Session): string => sectionsOf(session)[0]?.[0] ?? '/console/account';
 
 /** Required in every form that changes something. */
 export const csrfField = ({ csrf }: Pick<Session, 'csrf'>): Html =>
@@ -43,23 +53,38 @@ const tenantOf = (session: Session): Html =>
           html`<option value="${tenant_id}"${attribute('selected', tenant_id === session.tenant_id)}>${name}</option>`,
       )}</select><button>Switch</button></form>`;
 
-const headerOf = (session: Session, current: Section): Html => html`<a class="skip" href="#main">Skip to the content</a>
-<header class="top"><div class="bar">
-<a href="/console" class="brand">${brandMark} Strongroom</a>
-<nav aria-label="Console">${sectionsOf(session).map(
-  ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
-)}</nav>
-<div class="who">${tenantOf(session)}<a href="/console/account"${current === 'Account' && html` aria-current="page"`}>Account</a><form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div>
-</div></header>`;
+const navOf = (session: Session, current: Section): Html =>
+  html`<nav aria-label="Console">${[...Map.groupBy(sectionsOf(session), ([, , , group]) => group)].map(
+    ([group, members]) =>
+      html`${group !== '' && html`<p>${group}</p>`}${members.map(
+        ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
+      )}`,
+  )}</nav>`;
+
+/** By POST, because the text may be a value. What is none goes to a URL from there. */
+const findForm = (session: Session, query: string): Html =>
+  html`<form method="post" action="${FIND_PATH}" class="find" role="search" aria-label="Find">${csrfField(session)}<input type="search" name="q" value="${query}" maxlength="${FIND_LENGTH_MAX}" aria-label="Find" placeholder="Find a card by last four, an id, a trace id, a name" autocomplete="off" autocapitalize="off" spellcheck="false" data-find><kbd hidden>/</kbd></form>`;
+
+/** At a desk a bar on the left, on a phone a menu: each hides the other. */
+const headerOf = (
+  session: Session,
+  current: Section,
+  query: string,
+): Html => html`<a class="skip" href="#main">Skip to the content</a>
+<header class="top"><div class="side"><a href="/console" class="brand">${brandMark} Strongroom</a>
+<div class="wide-only">${navOf(session, current)}</div>
+<details class="menu"><summary>Menu</summary>${navOf(session, current)}</details></div>
+<div class="bar">${findForm(session, query)}<span class="zone" data-zone>Times in UTC</span>
+<div class="who">${tenantOf(session)}<a href="/console/account"${current === 'Account' && html` aria-current="page"`}>Account</a><form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div></div></header>`;
 
 /** A page of the console, in its section. */
 export const consolePage = (
   session: Session,
-  page: { title: string; section: Section; main: HtmlValue; hasPasskeys?: boolean },
+  page: { title: string; section: Section; main: HtmlValue; hasPasskeys?: boolean; query?: string },
 ): string =>
   pageOf({
     title: page.title,
-    header: headerOf(session, page.section),
+    header: headerOf(session, page.section, page.query ?? ''),
     main: html`${page.main}`,
     hasPasskeys: page.hasPasskeys ?? false,
   });

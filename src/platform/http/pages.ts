@@ -80,7 +80,7 @@ export const pageOf = (page: {
 ${page.hasNoScript ? undefined : html`<script type="module" src="${assets.script.path}"></script>`}
 ${page.hasPasskeys === true && html`<script type="module" src="${assets.passkeys.path}"></script>`}
 </head>
-<body>
+<body${page.header && html` class="framed"`}>
 ${page.header}
 <main id="main" class="${page.width ?? 'wide'}">
 ${page.main}

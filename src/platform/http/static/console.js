@@ -85,3 +85,21 @@ for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy
   });
   copied.after(' ', button);
 }
+
+/** The key / goes to the box that finds records, from anywhere but a field. */
+const find = document.querySelector('input[data-find]');
+find?.nextElementSibling?.removeAttribute('hidden');
+addEventListener('keydown', (event) => {
+  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || !find) return;
+  if (event.target instanceof Element && event.target.closest('input, textarea, select')) return;
+  event.preventDefault();
+  find.focus();
+  find.select();
+});
+
+/** The zone of the times above. */
+for (const zone of document.querySelectorAll('[data-zone]'))
+  zone.textContent = `Times in ${Intl.DateTimeFormat().resolvedOptions().timeZone}`;
+
+/** Charts that are wider than the page begin with what is newest. */
+for (const box of document.querySelectorAll('[data-end]')) box.scrollLeft = box.scrollWidth;

@@ -1,0 +1,106 @@
+// What needs attention, on the home page: code that fails, keys that can do too much or end soon, and invitations that wait.
+import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { permissions } from '../access/permissions.ts';
+import { ANY_FAILURE } from '../runs/rows.ts';
+import { countWaitingInvitations, findKeysToWatch, type KeyToWatch } from './home-rows.ts';
+import { isolated } from './list-parts.ts';
+import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PATH } from './run-record.ts';
+import { addressOf, badge, may, time } from './shell.ts';
+import { bodyOf, type Visit } from './visit.ts';
+
+const HOUR_MS = 3_600_000;
+/** Keys that end within this time are named. */
+const ENDS_SOON_MS = 14 * 24 * HOUR_MS;
+/** Failed runs that are read to be grouped: the largest page of the API. */
+const FAILED_MAX = 100;
+/** Resources that are named, those with the most failures first. */
+const RESOURCES_MAX = 5;
+
+type FailedRuns = { runs: Run[]; total: number; since: string };
+
+/** Runs of the last hour that failed. The run of a transform ends the request of its proxy in the same way: it is no second one. */
+const findFailedRuns = async (visit: Visit): Promise<FailedRuns> => {
+  const since = new Date(visit.ctx.now().getTime() - HOUR_MS).toISOString();
+  const url = addressOf('/runs', { outcome: ANY_FAILURE, start_date: since, size: String(FAILED_MAX) });
+  const { data, pagination } = bodyOf<{ data: Run[]; pagination: { total_items: number } }>(
+    await visit.api({ method: 'GET', url }),
+  );
+  return { runs: data, total: pagination.total_items, since };
+};
+
+/** The value that most have, the newest of those. */
+const mostCommon = <T>(values: readonly T[]): T | undefined =>
+  [...Map.groupBy(values, (value) => value)].reduce<{ value: T | undefined; count: number }>(
+    (best, [value, { length }]) => (length > best.count ? { value, count: length } : best),
+    { value: undefined, count: 0 },
+  ).value;
+
+const item = (mark: Html, content: HtmlValue): Html => html`<li>${mark}<div>${content}</div></li>`;
+
+const failedItem = (visit: Visit, runs: readonly Run[], names: RunNames, { total, since }: FailedRuns): Html => {
+  const [newest] = runs as [Run];
+  const oldest = runs.at(-1) as Run;
+  // Runs without a line count where most have none.
+  const line = mostCommon(runs.map((run) => run.line));
+  const sample = runs.find((run) => run.line === line) ?? newest;
+  const list = addressOf(RUNS_PATH, {
+    outcome: ANY_FAILURE,
+    start_date: since,
+    ...(newest.resource_id === undefined ? { kind: newest.kind } : { resource_id: newest.resource_id }),
+  });
+  const count = `${runs.length}${total > FAILED_MAX ? '+' : ''} ${runs.length === 1 ? 'error' : 'errors'}`;
+  return item(
+    badge(count, 'bad'),
+    html`<a href="${list}">${resourceName(newest, names)}</a> ${errorLine(visit, sample)}, since ${time(oldest.created_at)}`,
+  );
+};
+
+const failedItems = async (visit: Visit): Promise<Html[]> => {
+  if (!may(visit.session, 'log:read')) return [];
+  const failed = await findFailedRuns(visit);
+  const isOfOwnRequest = new Set(failed.runs.filter(({ kind }) => kind === 'proxy').map(({ trace_id }) => trace_id));
+  const runs = failed.runs.filter(({ kind, trace_id }) => kind !== 'transform' || !isOfOwnRequest.has(trace_id));
+  if (runs.length === 0) return [];
+  const names = await findRunNames(visit, runs);
+  return [...Map.groupBy(runs, ({ resource_id }) => resource_id).values()]
+    .toSorted((one, other) => other.length - one.length)
+    .slice(0, RESOURCES_MAX)
+    .map((group) => failedItem(visit, group, names, failed));
+};
+
+const keyItem = ({ name, expires_at, application_id, application, permissions: held }: KeyToWatch): Html => {
+  const key = html`${name === null ? 'A key' : html`The key ${isolated(name)}`} of <a href="/console/applications/${application_id}">${isolated(application)}</a>`;
+  if (expires_at !== null)
+    return item(badge('ends soon', 'warn'), html`${key} expires ${time(expires_at.toISOString())}`);
+  return held === permissions.length
+    ? item(badge('all rights', 'warn'), html`${key} has all permissions and no end`)
+    : item(badge('no end'), html`${key} never expires`);
+};
+
+const keyItems = async (visit: Visit): Promise<Html[]> => {
+  if (!may(visit.session, 'application:read')) return [];
+  const now = visit.ctx.now();
+  const before = new Date(now.getTime() + ENDS_SOON_MS);
+  return (await findKeysToWatch(visit.ctx.db.for(visit.session), { now, before })).map(keyItem);
+};
+
+const invitationItems = async (visit: Visit): Promise<Html[]> => {
+  if (!may(visit.session, 'tenant:invitation:read')) return [];
+  const count = await countWaitingInvitations(visit.ctx.db.for(visit.session), visit.ctx.now());
+  if (count === 0) return [];
+  return [
+    item(
+      badge(`${count} waiting`),
+      html`<a href="/console/people">${count === 1 ? 'An invitation' : 'Invitations'}</a> not accepted yet`,
+    ),
+  ];
+};
+
+/** Undefined for a role that sees none of it. */
+export const attentionCard = async (visit: Visit): Promise<Html | undefined> => {
+  if (!may(visit.session, 'log:read') && !may(visit.session, 'application:read')) return undefined;
+  const items = (await Promise.all([failedItems(visit), keyItems(visit), invitationItems(visit)])).flat();
+  return html`<section class="card"><h2>Needs attention</h2>${
+    items.length === 0 ? html`<p class="quiet">Nothing, as of now.</p>` : html`<ul class="attention">${items}</ul>`
+  }</section>`;
+};

@@ -1,0 +1,55 @@
+// What the home page says of a vault beyond the API's lists: which keys have no end or end soon, and what was done at all.
+import type { TenantQuery } from '../../platform/db/database.ts';
+
+/** Of keys that need attention. */
+const KEYS_MAX = 10;
+/** Waiting invitations are counted up to this number. */
+const INVITATIONS_MAX = 100;
+
+export type KeyToWatch = {
+  name: string | null;
+  expires_at: Date | null;
+  application_id: string;
+  application: string;
+  permissions: number;
+};
+
+/** Keys that expire before a time, the first ones first; then those that never do, of the applications with the most permissions. */
+export const findKeysToWatch = async (
+  { query, tenant_id }: TenantQuery,
+  { now, before }: { now: Date; before: Date },
+): Promise<KeyToWatch[]> =>
+  (await query(
+    'find-keys-to-watch',
+    `SELECT k.name, k.expires_at, a.id AS application_id, a.name AS application, cardinality(a.permissions) AS permissions
+FROM api_keys AS k JOIN applications AS a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
+WHERE k.tenant_id = $1 AND a.type <> 'public' AND (k.expires_at IS NULL OR (k.expires_at > $2 AND k.expires_at <= $3))
+ORDER BY k.expires_at, permissions DESC, k.public_id LIMIT ${KEYS_MAX}`,
+    [tenant_id, now, before],
+  )) as KeyToWatch[];
+
+export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery, now: Date): Promise<number> => {
+  const [{ count }] = (await query(
+    'count-waiting-invitations',
+    `SELECT count(*)::int AS count FROM
+  (SELECT 1 FROM invitations WHERE tenant_id = $1 AND expires_at > $2 LIMIT ${INVITATIONS_MAX}) AS waiting`,
+    [tenant_id, now],
+  )) as [{ count: number }];
+  return count;
+};
+
+export type StepsDone = { token: boolean; key: boolean; run: boolean; people: boolean };
+
+/** Whether there is a token, an application without all permissions, a run, and anyone else but the owner. */
+export const findStepsDone = async ({ query, tenant_id }: TenantQuery, permissions: number): Promise<StepsDone> => {
+  const [done] = (await query(
+    'find-steps-done',
+    `SELECT EXISTS (SELECT FROM tokens WHERE tenant_id = $1) AS token,
+  EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND cardinality(permissions) < $2) AS key,
+  EXISTS (SELECT FROM runs WHERE tenant_id = $1) AS run,
+  (SELECT count(*) > 1 FROM (SELECT 1 FROM members WHERE tenant_id = $1 LIMIT 2) AS found)
+    OR EXISTS (SELECT FROM invitations WHERE tenant_id = $1) AS people`,
+    [tenant_id, permissions],
+  )) as [StepsDone];
+  return done;
+};

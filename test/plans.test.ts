@@ -3,6 +3,7 @@
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
+import { countWaitingInvitations, findKeysToWatch, findStepsDone } from '../src/modules/console/home-rows.ts';
 import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
 import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
@@ -496,6 +497,14 @@ describe('runs', () => {
     const counted = await countFailuresByHour(explaining, of, before);
     expect([...counted.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThan(5);
   });
+});
+
+test('what the first page of the console asks beyond lists is found by indexes', async () => {
+  const db = { query: explaining, tenant_id: TENANT };
+  const done = await findStepsDone(db);
+  expect([done.token, done.run]).toEqual([true, true]);
+  await findKeysToWatch(db, { now: new Date(0), before: new Date(1) });
+  await countWaitingInvitations(db, new Date(0));
 });
 
 test('the usage of 30 days is read by an index, and what is too old is found', async () => {

@@ -10,7 +10,7 @@ import { addressOf, badge, consolePage, empty, FIND_LENGTH_MAX, FIND_PATH, may, 
 import { maskLine, type ShownToken, tokenPath } from './token-parts.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
-type Found = { kind: string; name: HtmlValue; path: string };
+type Found = { kind: string; name: HtmlValue; path: string; more?: HtmlValue };
 
 /** Records of a kind that a name finds. */
 const NAMED_MAX = 5;
@@ -31,7 +31,8 @@ const kindsOf = (visit: Visit) => kinds.filter(([, , permission]) => may(visit.s
 
 const tokenFound = (token: ShownToken): Found => ({
   kind: 'Token',
-  name: html`${maskLine(token)} ${badge(token.type)} <span class="quiet">${shortened(token.id)}</span>`,
+  name: maskLine(token),
+  more: html`${badge(token.type)} <span class="mono quiet">${shortened(token.id)}</span>`,
   path: tokenPath(token.id),
 });
 
@@ -118,7 +119,8 @@ ${
           : html`<p>Nothing matches.</p><p class="quiet">An id, a trace id and last four digits match as a whole, a name by its beginning. Metadata and other values of tokens: <a href="/console/tokens">search tokens</a>.</p>`,
       )
     : html`<ul class="card found">${found.map(
-        ({ kind, name, path }) => html`<li><span class="quiet">${kind}</span> <a href="${path}">${name}</a></li>`,
+        ({ kind, name, path, more: beside }) =>
+          html`<li><span class="quiet">${kind}</span> <a href="${path}">${name}</a> ${beside}</li>`,
       )}</ul>`
 }`,
   });

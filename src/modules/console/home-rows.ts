@@ -3,6 +3,8 @@ import type { TenantQuery } from '../../platform/db/database.ts';
 
 /** Of keys that need attention. */
 const KEYS_MAX = 10;
+/** Applications whose keys are looked at, the newest ones: a tenant may have many thousands, and each opening of the page reads them. */
+const APPLICATIONS_MAX = 200;
 /** Waiting invitations are counted up to this number. */
 const INVITATIONS_MAX = 100;
 
@@ -14,7 +16,7 @@ export type KeyToWatch = {
   permissions: number;
 };
 
-/** Keys that expire before a time, the first ones first; then those that never do, of the applications with the most permissions. */
+/** Keys that expire before a time, the first ones first; then those that never do, of applications with the most permissions. */
 export const findKeysToWatch = async (
   { query, tenant_id }: TenantQuery,
   { now, before }: { now: Date; before: Date },
@@ -22,8 +24,10 @@ export const findKeysToWatch = async (
   (await query(
     'find-keys-to-watch',
     `SELECT k.name, k.expires_at, a.id AS application_id, a.name AS application, cardinality(a.permissions) AS permissions
-FROM api_keys AS k JOIN applications AS a ON a.tenant_id = k.tenant_id AND a.id = k.application_id
-WHERE k.tenant_id = $1 AND a.type <> 'public' AND (k.expires_at IS NULL OR (k.expires_at > $2 AND k.expires_at <= $3))
+FROM (SELECT id, name, type, permissions FROM applications WHERE tenant_id = $1 ORDER BY created_at DESC, id
+    LIMIT ${APPLICATIONS_MAX}) AS a
+  CROSS JOIN LATERAL (SELECT public_id, name, expires_at FROM api_keys WHERE tenant_id = $1 AND application_id = a.id) AS k
+WHERE a.type <> 'public' AND (k.expires_at IS NULL OR (k.expires_at > $2 AND k.expires_at <= $3))
 ORDER BY k.expires_at, permissions DESC, k.public_id LIMIT ${KEYS_MAX}`,
     [tenant_id, now, before],
   )) as KeyToWatch[];
@@ -40,16 +44,16 @@ export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery,
 
 export type StepsDone = { token: boolean; key: boolean; run: boolean; people: boolean };
 
-/** Whether there is a token, an application without all permissions, a run, and anyone else but the owner. */
-export const findStepsDone = async ({ query, tenant_id }: TenantQuery, permissions: number): Promise<StepsDone> => {
+/** Whether there is a token, an application beside the first, a run, and anyone else but the owner. */
+export const findStepsDone = async ({ query, tenant_id }: TenantQuery): Promise<StepsDone> => {
   const [done] = (await query(
     'find-steps-done',
     `SELECT EXISTS (SELECT FROM tokens WHERE tenant_id = $1) AS token,
-  EXISTS (SELECT FROM applications WHERE tenant_id = $1 AND cardinality(permissions) < $2) AS key,
+  (SELECT count(*) > 1 FROM (SELECT 1 FROM applications WHERE tenant_id = $1 LIMIT 2) AS found) AS key,
   EXISTS (SELECT FROM runs WHERE tenant_id = $1) AS run,
   (SELECT count(*) > 1 FROM (SELECT 1 FROM members WHERE tenant_id = $1 LIMIT 2) AS found)
     OR EXISTS (SELECT FROM invitations WHERE tenant_id = $1) AS people`,
-    [tenant_id, permissions],
+    [tenant_id],
   )) as [StepsDone];
   return done;
 };

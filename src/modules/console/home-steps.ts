@@ -1,6 +1,5 @@
 // The first steps in a new vault, on the home page, with commands for this vault. They are gone when done.
 import { html, type Html } from '../../platform/http/html.ts';
-import { permissions } from '../access/permissions.ts';
 import { findStepsDone } from './home-rows.ts';
 import { may } from './shell.ts';
 import type { Visit } from './visit.ts';
@@ -15,9 +14,11 @@ const curlOf = (url: string): string => `curl ${url}/tokens \\
   -H "SVC-API-KEY: $KEY" -H "Content-Type: application/json" \\
   -d '${JSON.stringify(SAMPLE)}'`;
 
-const scriptOf = (url: string): string => `const answer = await fetch('${url}/tokens', {
+const scriptOf = (url: string): string => `import { env } from 'node:process';
+
+const answer = await fetch('${url}/tokens', {
   method: 'POST',
-  headers: { 'SVC-API-KEY': process.env.KEY, 'Content-Type': 'application/json' },
+  headers: { 'SVC-API-KEY': env.KEY, 'Content-Type': 'application/json' },
   body: JSON.stringify(${JSON.stringify(SAMPLE)}),
 });
 console.log(await answer.json());`;
@@ -32,7 +33,7 @@ const step = (isDone: boolean, text: string, path: string): Html =>
 export const stepsCard = async (visit: Visit): Promise<Html | undefined> => {
   const { session, ctx } = visit;
   if (!may(session, 'application:create')) return undefined;
-  const done = await findStepsDone(ctx.db.for(session), permissions.length);
+  const done = await findStepsDone(ctx.db.for(session));
   const invites = may(session, 'tenant:invitation:create');
   const steps = [
     step(done.token, 'Store a token', '#store'),

@@ -82,7 +82,8 @@ const createServer = (ctx: Context) => {
     childLoggerFactory: (logger) => logger,
     bodyLimit: ctx.config.bodyBytesMax,
     requestTimeout: REQUEST_MS_MAX,
-    keepAliveTimeout: KEEP_ALIVE_MS,
+    // The server closes connections to a heavy worker, which would otherwise close one that a request is being sent on.
+    keepAliveTimeout: ctx.config.heavySocket === undefined ? KEEP_ALIVE_MS : 0,
     http: {
       headersTimeout: HEADERS_MS_MAX,
       ...(ctx.config.heavySocket !== undefined && { maxHeaderSize: HEAVY_HEADER_BYTES_MAX }),
@@ -126,7 +127,8 @@ const addHooks = (app: App, ctx: Context, paths: Paths): Authentication => {
   refuseTwoMeanings(app);
   serveAbsoluteTargets(app, ctx);
   cutSlowBodies(app, ctx);
-  cutSlowReaders(app, ctx);
+  // The server reads a client's response in larger parts than the client: it cuts clients that are slow.
+  if (ctx.config.heavySocket === undefined) cutSlowReaders(app, ctx);
   refuseExpectations(app);
   addRequestLog(app, ctx.metrics);
   separateHosts(app, ctx.config, paths);

@@ -48,8 +48,16 @@ export const createHeavyWorker = (
   let startsFromMs = 0;
   let pauseMs = PAUSE_MS_MIN;
 
+  const removeDirectory = (): void => {
+    if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+  };
+
   const newPath = (): string | undefined => {
-    directory ??= mkdtempSync(join(tmpdir(), 'strongroom-heavy-'));
+    if (directory === undefined) {
+      directory = mkdtempSync(join(tmpdir(), 'strongroom-heavy-'));
+      // Also where this process exits at once.
+      process.once('exit', removeDirectory);
+    }
     launches += 1;
     const path = join(directory, `${launches}.sock`);
     return Buffer.byteLength(path) <= PATH_BYTES_MAX ? path : undefined;
@@ -118,7 +126,8 @@ export const createHeavyWorker = (
       const last = current;
       leave();
       await last?.ended;
-      if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
+      removeDirectory();
+      process.off('exit', removeDirectory);
       if (hasFailed) throw new Error('the heavy worker did not stop as it should');
     },
   };

@@ -63,9 +63,12 @@ export const listenFault = (error: unknown, { host, port }: { host: string; port
     ? new StartError(`Port ${port} on ${host} is taken. Stop what uses it, or take another: PORT=${port + 1} npm start`)
     : error;
 
+/** Connections that wait while the loop is busy. Linux takes no more unless it is told to; others are refused at once. */
+const HEAVY_BACKLOG = 4096;
+
 const listen = async ({ config }: Context, app: App): Promise<string> => {
   const { host, port, heavySocket } = config;
-  if (heavySocket !== undefined) return app.listen({ path: heavySocket, exclusive: true });
+  if (heavySocket !== undefined) return app.listen({ path: heavySocket, exclusive: true, backlog: HEAVY_BACKLOG });
   try {
     await app.listen({ host, port });
   } catch (error) {

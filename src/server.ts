@@ -1,6 +1,7 @@
 // Starts a server: alone, as the supervisor of workers, or as one of its workers. Stops it gracefully on a signal.
 import cluster from 'node:cluster';
-import { closeSync, readFileSync } from 'node:fs';
+import { closeSync, readFileSync, rmSync } from 'node:fs';
+import { dirname } from 'node:path';
 import closeWithGrace from 'close-with-grace';
 import type { DestinationStream } from 'pino';
 import { createFirstTenant } from './first-tenant.ts';
@@ -244,13 +245,19 @@ const readKeys = (): Record<string, string> => {
 /** Serves for a supervisor: as it says, with the configuration that it sends, and no longer than it lives. */
 const runWorker = (): void => {
   // Before Node's own listener, whose exit would wait for a reader of the log: that was the supervisor.
-  process.prependOnceListener('disconnect', () => process.kill(process.pid, 'SIGKILL'));
+  process.prependOnceListener('disconnect', () => {
+    // The supervisor removes it, unless it was killed.
+    if (socketDirectory !== undefined) rmSync(socketDirectory, { recursive: true, force: true });
+    process.kill(process.pid, 'SIGKILL');
+  });
+  let socketDirectory: string | undefined;
   let stop: ReturnType<typeof run> | undefined;
   const metrics = createWorkerMetrics(tellSupervisor);
   const { promise: context, resolve: begun } = Promise.withResolvers<Context>();
   const begin = (variables: Record<string, string>, heavySocket: string | undefined): void => {
     const config = { ...loadConfig(variables), ...(heavySocket !== undefined && { heavySocket }) };
     adoptVariables(variables);
+    if (heavySocket !== undefined) socketDirectory = dirname(heavySocket);
     stop = run(config, () => startWorker(config, metrics, begun));
   };
   const beginSealed = (at: { host: string; port: number }): void => {

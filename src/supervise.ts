@@ -65,7 +65,7 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
     started: news.tellNew,
     held: (from, operation, is_fatal) => news.tellHeld({ kind: 'held', operation, is_fatal }, from),
     heavy: (tenant_ids) => {
-      if (!ctx.config.hasHeavyWorker) return;
+      if (!ctx.config.hasHeavyWorker || stopping.signal.aborted) return;
       heavyWorker.need();
       news.tellAll({ kind: 'heavy_tenants', tenant_ids });
     },

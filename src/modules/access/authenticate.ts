@@ -199,10 +199,12 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
 
   app.decorateRequest('isHandedOver', false);
   /** Where the heavy worker listens, if the request goes to it. Its limits and permissions are looked at there. */
-  const findHeavySocket = ({ raw }: FastifyRequest, { tenant_id }: Caller): string | undefined =>
-    ctx.accounts.heavyTenants.isElsewhere(tenant_id) && raw.socket instanceof Socket
-      ? ctx.heavyWorker.socket
-      : undefined;
+  const findHeavySocket = ({ raw }: FastifyRequest, { tenant_id, publicAccess }: Caller): string | undefined => {
+    const isElsewhere = ctx.accounts.heavyTenants.isElsewhere(tenant_id);
+    if (!isElsewhere || publicAccess !== undefined || !(raw.socket instanceof Socket)) return undefined;
+    // A client that has left has no address any more, which the heavy worker must be told.
+    return raw.socket.remoteAddress === undefined ? undefined : ctx.heavyWorker.socket;
+  };
 
   const admit = (
     request: FastifyRequest,
@@ -281,10 +283,15 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
       const socketPath = findHeavySocket(request, caller);
       if (socketPath === undefined) return goOn(caller);
       request.account = caller.tenant_id;
-      handOver(ctx, socketPath, request, reply, () => {
-        request.account = undefined;
-        goOn(caller);
-      });
+      try {
+        handOver(ctx, socketPath, request, reply, () => {
+          request.account = undefined;
+          goOn(caller);
+        });
+      } catch (error) {
+        // Such as a header that Node does not send: no request ends the server.
+        done(error as Error);
+      }
     };
     if (known) begin(known);
     else void authenticate(request, key).then(begin, done);

@@ -1,7 +1,15 @@
 // Hands a request over to the heavy worker, and its response back, as bytes in both directions. Nothing of them is parsed here.
-import { Agent, type ClientRequest, type IncomingMessage, request as ask, type ServerResponse } from 'node:http';
+import {
+  Agent,
+  type ClientRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  request as ask,
+  type ServerResponse,
+} from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { mark, Operation, within } from '../event-loop.ts';
+import { prefixFor } from './header-prefixes.ts';
 import { nameReads } from './metered-bodies.ts';
 import type { Platform } from '../platform.ts';
 import { accountOf } from './slow-readers.ts';
@@ -15,9 +23,13 @@ declare module 'fastify' {
 }
 
 /** Headers of one connection only, by RFC 9110, section 7.6.1. The connections on both sides have their own. */
-const ofConnection = /^(?:connection|keep-alive|proxy-connection|te|transfer-encoding|upgrade|expect)$/i;
+const besideConnection = /^(?:keep-alive|proxy-connection|te|transfer-encoding|upgrade|expect)$/i;
+const ofConnection = new RegExp(`^connection$|${besideConnection.source}`, 'i');
 /** And what is said of the client by this process. */
 const ofClient = /^(?:svc-trace-id|x-forwarded-(?:for|host|proto))$/i;
+
+/** What each connection decides for itself. */
+const optionOfConnection = /^(?:|close|keep-alive|upgrade)$/i;
 
 /** Raw headers, as names and values in turns, without others. */
 const without = (raw: readonly string[], ...others: RegExp[]): string[] => {
@@ -29,10 +41,21 @@ const without = (raw: readonly string[], ...others: RegExp[]): string[] => {
   return passed;
 };
 
+const optionsOf = ({ connection = '' }: IncomingHttpHeaders): string[] =>
+  connection.split(',').map((option) => option.trim());
+
+/** Of a request of HTTP/1.0 without a Host, which the requests of this process must have. Length 0 is as none at all. */
+const missingHeaders = ({ headers, method }: IncomingMessage): string[] => [
+  ...(headers.host === undefined ? ['host', ''] : []),
+  ...(hasBody(headers) || method === 'GET' || method === 'HEAD' ? [] : ['content-length', '0']),
+];
+
+const hasBody = (headers: IncomingHttpHeaders): boolean =>
+  headers['transfer-encoding'] !== undefined || headers['content-length'] !== undefined;
+
 /** What the heavy worker is told of the client, which it does not see itself. It believes no other sender: see `createServer`. */
 const sentHeadersOf = ({ raw, id, ip, host, protocol }: FastifyRequest): string[] => [
-  ...without(raw.rawHeaders, ofConnection, ofClient),
-  'svc-trace-id',
+  `${prefixFor(raw)}trace-id`,
   id,
   'x-forwarded-for',
   ip,
@@ -40,6 +63,11 @@ const sentHeadersOf = ({ raw, id, ip, host, protocol }: FastifyRequest): string[
   host,
   'x-forwarded-proto',
   protocol,
+  // Headers that the client names here go no further than to the worker.
+  'connection',
+  ['keep-alive', ...optionsOf(raw.headers).filter((option) => !optionOfConnection.test(option))].join(', '),
+  ...missingHeaders(raw),
+  ...without(raw.rawHeaders, ofConnection, ofClient),
   ...(raw.headers['transfer-encoding'] === undefined ? [] : ['transfer-encoding', 'chunked']),
 ];
 
@@ -47,7 +75,14 @@ const sentHeadersOf = ({ raw, id, ip, host, protocol }: FastifyRequest): string[
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
 
 const passAnswer = (answer: IncomingMessage, response: ServerResponse, operation: Operation): void => {
-  response.writeHead(answer.statusCode as number, answer.statusMessage, without(answer.rawHeaders, ofConnection));
+  // Where the worker would read no further request of the client, this process does not either.
+  const closes = optionsOf(answer.headers).some((option) => /^close$/i.test(option));
+  const headers = without(answer.rawHeaders, closes ? besideConnection : ofConnection);
+  response.writeHead(answer.statusCode as number, answer.statusMessage, headers);
+  // With the first of the body where that is there. A stream of events may begin much later.
+  setImmediate(() => {
+    if (!response.writableEnded && !response.destroyed) response.flushHeaders();
+  });
   answer.on('data', () => mark(operation));
   // A response that breaks off must not look complete.
   answer.on('error', () => response.destroy());
@@ -57,10 +92,11 @@ const passAnswer = (answer: IncomingMessage, response: ServerResponse, operation
 /**
  * Sends a request to where the heavy worker listens. Its account pays for the time that this takes. A client whose request was lost
  * with that process is disconnected, as with a worker that ends.
- * @param serveHere called where nobody listens any more: nothing of the request was read then.
+ * @param serveHere called where no connection could be made, as the process has ended, or too many wait for it: nothing of the
+ * request was read then.
  */
 export const handOver = (
-  ctx: Pick<Platform, 'accounts' | 'heavyWorker'>,
+  ctx: Pick<Platform, 'accounts'>,
   socketPath: string,
   request: FastifyRequest,
   reply: FastifyReply,
@@ -69,13 +105,9 @@ export const handOver = (
   const operation = new Operation('', () => accountOf(request), '', ctx.accounts.budgets);
   const { method, url: path } = request.raw;
   const asked = ask({ agent, socketPath, method, path, headers: sentHeadersOf(request), setHost: false });
-  const isUnreached = (): void => {
-    if (ctx.heavyWorker.socket === socketPath) ctx.heavyWorker.socket = undefined;
-    serveHere();
-  };
-  asked.once('error', isUnreached);
+  asked.once('error', serveHere);
   const begin = (): void => {
-    asked.off('error', isUnreached);
+    asked.off('error', serveHere);
     reply.hijack();
     request.isHandedOver = true;
     nameReads(request, operation, ctx.accounts);
@@ -97,5 +129,7 @@ const pass = (asked: ClientRequest, operation: Operation, raw: IncomingMessage, 
   // The client may have left while the connection was made.
   if (response.destroyed) return end();
   response.once('close', end);
-  raw.pipe(asked);
+  // Without a framing of its own, a body would be the next request of this connection.
+  if (hasBody(raw.headers)) raw.pipe(asked);
+  else asked.end();
 };

@@ -16,6 +16,9 @@ const conflictOf = new WeakMap<IncomingMessage, string>();
 /** Whether the client of the request uses a further prefix: its SDK may expect another form of some answers. */
 export const usesPrefix = ({ raw }: FastifyRequest): boolean => prefixOf.has(raw);
 
+/** The prefix of the API's headers for a process that a request is passed on to. */
+export const prefixFor = (raw: IncomingMessage): string => prefixOf.get(raw) ?? OWN;
+
 /** The name with SVC in place of a further prefix. @param prefixes without dash, as in the configuration. */
 export const ownNameOf = (name: string, prefixes: readonly string[]): string => {
   const dash = name.indexOf('-');
@@ -64,10 +67,11 @@ const addPrefixed = (response: ServerResponse, prefix: string, head: unknown[]):
   const given = head.at(-1) as OutgoingHttpHeaders | unknown[] | undefined;
   if (typeof given !== 'object' || given === null) return;
   if (Array.isArray(given)) {
-    // Names and values in turn.
+    // Names and values in turn. Those of the heavy worker are there under the prefix already.
+    const names = new Set(given.map((each) => (typeof each === 'string' ? each.toLowerCase() : each)));
     for (let at = 0, { length } = given; at < length; at += 2) {
       const name: unknown = given[at];
-      if (isOwn(name)) given.push(nameFor(name), given[at + 1]);
+      if (isOwn(name) && !names.has(nameFor(name).toLowerCase())) given.push(nameFor(name), given[at + 1]);
     }
     return;
   }

@@ -19,7 +19,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
   let server: TestServer;
   let chromium: Browser;
   let owner: Person;
-  /** The pages of this test, by name. */
+  /** Every page of the console by its route, and some of them as forms leave them, by name. */
   let paths: Record<string, string>;
 
   beforeAll(async () => {

@@ -134,7 +134,7 @@ describe('the report', () => {
     expect(days.map(({ start, kind }) => [start.slice(10), kind])).toContainEqual(['T00:00:00.000Z', 'stored']);
     expect(await report({ from, to: ago(398 * 24 * HOUR_MS), by: 'day' }, tenant)).toEqual([]);
     const plain = await ask('GET', '/tenants/self/reports/usage', tenant.api_key);
-    expect(Object.keys(plain.body)).toEqual(['token_report']);
+    expect(Object.keys(plain.body)).toEqual(['total_tokens', 'token_report']);
   });
 
   test.each([

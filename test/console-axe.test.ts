@@ -54,6 +54,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'Runs, with an error': '/console/runs?outcome=odd',
       'a run': `/console/runs/${run.id}`,
       'the line of a reactor': `/console/reactors/${made.id}?line=1`,
+      'a reactor': `/console/reactors/${made.id}`,
       Logs: '/console/logs?disclosure=used',
       'a token': `/console/tokens/${body.id}`,
     };

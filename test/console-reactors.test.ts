@@ -1,9 +1,9 @@
 // Reactors in the console: written, saved, tried, by a member with a browser that has no scripts.
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
 import { ICON_IN_DOCUMENTS } from '../src/modules/code/formula-fields.ts';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
-import { codeOf, makeReactor, makeReactorOf } from './support/reactors.ts';
+import { codeOf, makeReactor, makeReactorOf, react } from './support/reactors.ts';
 import type { TestTenant } from './support/server.ts';
 
 const CARD = '4242424242424242';
@@ -123,18 +123,22 @@ describe('A new reactor', () => {
 });
 
 describe('The editor', () => {
-  test('gives back any code as text, byte for byte, when it is saved, run and opened again', async () => {
+  test('gives back any code as text, byte for byte, when it is tested, deployed, run and opened', async () => {
     const reactor = await makeReactor(server, 'return {};');
     const code = `\n\n// </textarea><script>alert(1)</script> &amp; &#39; " \` \${x}\n${codeOf("return { raw: '</script>' };")}\n\n`;
-    const saved = await press(reactor, 'save_and_run', { code: code.replaceAll('\n', '\r\n'), args: '{}' });
+    const typed = { code: code.replaceAll('\n', '\r\n'), args: '{}' };
+    const tested = await press(reactor, 'test', typed);
+    expect((await apiReactor(reactor.id)).formula.code).not.toBe(code);
+    const saved = await press(reactor, 'deploy', typed);
     expect(saved.status, saved.text).toBe(200);
     expect((await apiReactor(reactor.id)).formula.code).toBe(code);
+    const ran = await press(reactor, 'run', { args: '{}' });
     const opened = await member.get(pathOf(reactor));
-    for (const { text } of [saved, opened]) {
+    for (const { text } of [tested, saved, ran, opened]) {
       expect(fieldIn(text, 'code')).toBe(code);
       expect(text).not.toContain('<script>alert');
     }
-    expect(textOf(saved.text)).toContain('"</script>"');
+    for (const { text } of [tested, ran]) expect(textOf(text)).toContain('"</script>"');
   });
 
   test('begins with args of the form that the formula asks for', async () => {
@@ -156,7 +160,7 @@ describe('The editor', () => {
     const before = await apiReactor(reactor.id);
     const code = 'module.exports = async () => {\n  const a = 1;\n  retrun a;\n};\n';
     const args = '{ "typed": "</textarea>" }';
-    const { status, text } = await press(reactor, 'save_and_run', { code, args });
+    const { status, text } = await press(reactor, 'deploy', { code, args });
     expect(status).toBe(422);
     expect(text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="3"/);
     expect(textOf(text)).toContain('does not compile: line 3, column 10 (Unexpected identifier)');
@@ -179,7 +183,10 @@ describe('The editor', () => {
     const formula_id = made.body.id;
     const id = await makeReactorOf(server, formula_id, { configuration: { SHOP: 's' } });
     const code = codeOf('return { raw: 2 };');
-    const saved = await press({ id }, 'save', { code, 'configuration.SHOP': 's' });
+    const shop = { 'configuration.SHOP': 's' };
+    const named = await press({ id }, 'save', { code, ...shop, name: 'Named alone' });
+    expect([(await apiReactor(id)).formula.code, fieldIn(named.text, 'code')]).toEqual([codeOf('return {};'), code]);
+    const saved = await press({ id }, 'deploy', { code, ...shop });
     expect(saved.status, saved.text).toBe(200);
     const { formula, configuration } = await apiReactor(id);
     expect(formula).toMatchObject({ ...fields, code });
@@ -190,13 +197,13 @@ describe('The editor', () => {
     const reactor = await makeReactor(server, 'return {};');
     const opened = await member.get(pathOf(reactor));
     const theirs = codeOf("return { raw: 'theirs' };");
-    await press(reactor, 'save', { code: theirs });
+    await press(reactor, 'deploy', { code: theirs });
     const mine = codeOf("return { raw: 'mine' };");
-    const refused = await member.post(pathOf(reactor), { ...fill(opened.text, { code: mine }), do: 'save' });
+    const refused = await member.post(pathOf(reactor), { ...fill(opened.text, { code: mine }), do: 'deploy' });
     expect(refused.status).toBe(409);
     expect(fieldIn(refused.text, 'code')).toBe(mine);
     expect((await apiReactor(reactor.id)).formula.code).toBe(theirs);
-    const again = await member.post(pathOf(reactor), { ...fill(refused.text, {}), do: 'save' });
+    const again = await member.post(pathOf(reactor), { ...fill(refused.text, {}), do: 'deploy' });
     expect(again.status).toBe(200);
     expect((await apiReactor(reactor.id)).formula.code).toBe(mine);
   });
@@ -216,7 +223,7 @@ describe('The editor', () => {
     expect(theirs.status, theirs.text).toBe(200);
     const typings: Record<string, string>[] = [{}, { code: codeOf("return { raw: 'mine' };") }];
     for (const typed of typings) {
-      const mine = { ...fill(opened.text, typed), 'configuration.SHOP': 'first', do: 'save' };
+      const mine = { ...fill(opened.text, typed), 'configuration.SHOP': 'first', do: 'deploy' };
       expect((await member.post(pathOf({ id }), mine)).status).toBe(409);
     }
     expect(await apiReactor(id)).toMatchObject({ name: 'Theirs', configuration: { SHOP: 'second' } });
@@ -231,12 +238,12 @@ describe('The editor', () => {
     expect(page.text).toMatch(/<textarea[^>]* name="code"[^>]* readonly/);
     expect(textOf(page.text)).toContain('cannot be changed here');
     const code = codeOf('return { raw: "mine" };');
-    const refused = await press({ id }, 'save_and_run', { code });
+    const refused = await press({ id }, 'deploy', { code });
     expect(refused.status).toBe(403);
     expect(textOf(refused.text)).toContain('Official formulas are installed by the operator');
     expect(fieldIn(refused.text, 'code')).toBe(code);
     expect((await apiReactor(id)).formula.code).toBe(official.code);
-    const ran = await press({ id }, 'save_and_run', { args: JSON.stringify({ card: { number: CARD } }) });
+    const ran = await press({ id }, 'run', { args: JSON.stringify({ card: { number: CARD } }) });
     expect(textOf(ran.text)).toContain('200 OK');
     expect(textOf(ran.text)).toContain('visa');
   });
@@ -246,7 +253,7 @@ describe('The editor', () => {
     const browser = await server.signIn();
     const page = await browser.get(pathOf(reactor));
     const code = '// </textarea><script>alert(1)</script> an hour of work';
-    const typed = { ...fill(page.text, { code, args: '{"a":1}' }), do: 'save_and_run' };
+    const typed = { ...fill(page.text, { code, args: '{"a":1}' }), do: 'deploy' };
     const stale = await browser.post(pathOf(reactor), { ...typed, csrf: 'another' });
     await browser.get(pathOf(reactor));
     await browser.post('/console/sign-out');
@@ -299,7 +306,8 @@ describe('Name and configuration', () => {
     const json = { name: 'Formula', type: 'private', code: formula.code, configuration: grown, request_parameters: [] };
     expect((await server.request('PUT', `/reactor-formulas/${formula.id}`, { json })).status).toBe(200);
     const kept = { 'configuration.SHOP': 'old', 'configuration.LIMIT': '1', 'configuration.LIVE': 'false' };
-    const { text } = await press(reactor, 'save_and_run', { ...kept, code: `${formula.code}\n` });
+    expect((await press(reactor, 'deploy', { ...kept, code: `${formula.code}\n` })).status).toBe(200);
+    const { text } = await press(reactor, 'run', kept);
     expect(textOf(text)).toContain('400 Bad Request');
     expect(text).toContain('id="configuration.ADDED-problem"');
     expect(text).toMatch(/<details open><summary>Name and configuration/);
@@ -311,7 +319,7 @@ describe('Name and configuration', () => {
 
   test('that do not fit are told beside their field, kept, and not run with', async () => {
     const typed = { 'configuration.SHOP': 'new', 'configuration.LIMIT': '"><b>many', 'configuration.LIVE': '' };
-    const { status, text } = await press(reactor, 'save_and_run', typed);
+    const { status, text } = await press(reactor, 'deploy', typed);
     expect(status).toBe(400);
     expect(text).toContain('id="configuration.LIMIT-problem"');
     expect(text).toContain('id="configuration.LIVE-problem"');
@@ -420,25 +428,131 @@ describe('A run', () => {
     const code = codeOf(`return { raw: 'typed' };`);
     const { text } = await press(reactor, 'run', { code, args: '{}' });
     expect(textOf(text)).toContain('"saved"');
-    expect(textOf(text)).toContain('is not saved: this is what the saved code did');
+    expect(textOf(text)).toContain('is not deployed: this is what the deployed code did');
     expect(fieldIn(text, 'code')).toBe(code);
     expect((await apiReactor(reactor.id)).formula.code).not.toBe(code);
   });
 });
 
+describe('A draft', () => {
+  test('is run without deploying it, as the run of a draft', async () => {
+    const reactor = await makeReactor(server, `return { raw: 'deployed' };`);
+    const before = await apiReactor(reactor.id);
+    const code = codeOf('return { raw: { typed: args.card.number.length, key: configuration } };');
+    const { body: token } = await server.request('POST', '/tokens', { json: { type: 'card', data: { number: CARD } } });
+    const { text } = await press(reactor, 'test', { code, args: JSON.stringify({ card: `{{ ${token.id} }}` }) });
+    expect(textOf(text)).toContain('200 OK');
+    expect(textOf(text)).toMatch(/draft\s+200/);
+    expect(textOf(text)).toContain('"typed": 16');
+    expect(fieldIn(text, 'code')).toBe(code);
+    expect(await apiReactor(reactor.id)).toEqual(before);
+    const messages = await server.sql('SELECT message FROM audit_log WHERE entity_ids = ARRAY[$1::text]', [reactor.id]);
+    expect(messages.map(({ message }) => message)).toContain('Reactor tested');
+  });
+
+  test('that fails has its own line marked; plain samples work in place of tokens', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const code = `module.exports = ({ args }) => {\n\n  throw new Error('of ' + args.card.number);\n};`;
+    const thrown = await press(reactor, 'test', { code, args: `{"card":{"number":"${CARD}"}}` });
+    expect(textOf(thrown.text)).toContain('Reactor Runtime Error in line 3');
+    expect(textOf(thrown.text)).toContain(`of ${SHOWN_CARD}`);
+    expect(thrown.text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="3"/);
+    const broken = await press(reactor, 'test', { code: 'module.exports = () => {\n  retrun a;\n};', args: '{}' });
+    expect(textOf(broken.text)).toContain('422 Unprocessable');
+    expect(broken.text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="2"/);
+  });
+
+  test('shows no digits of a card that it throws under the name of a field', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const code = codeOf(
+      `const { BadRequestError } = require('@svc/reactor-formulas-sdk'); throw new BadRequestError({ code: [args.number], 'configuration.x': [args.number] });`,
+    );
+    const { text } = await press(reactor, 'test', { code, args: `{"number":"${CARD} "}` });
+    expect(textOf(text)).toContain(SHOWN_CARD);
+    // The args stay as typed.
+    expect(text.split(CARD)).toHaveLength(2);
+  });
+});
+
+describe('Versions', () => {
+  const restore = (id: string, number: string, by = member) => by.post(`/console/reactors/${id}/restore`, { number });
+
+  test('are listed with author, time and note, and a bad deploy is undone by one form', async () => {
+    const reactor = await makeReactor(server, `return { raw: 'good' };`);
+    const page = await press(reactor, 'deploy', { code: codeOf('return null.bad;'), note: 'Faster <b>' });
+    expect(textOf(page.text)).toContain('Deployed. Takes effect now.');
+    expect(textOf(page.text)).toContain('live: version 2');
+    expect(textOf(page.text)).toContain('Ada LovelaceFaster <b>');
+    expect(textOf(page.text)).toContain('Deploy version 3');
+    expect(fieldIn(page.text, 'note')).toBe('');
+    // The form of each earlier version, in a box that opens: two clicks.
+    expect(page.text).toContain(
+      '<details class="confirm"><summary>Restore<span class="unseen"> version 1</span></summary>',
+    );
+    expect(page.text).not.toContain('>Restore version 2<');
+    const after = await member.follow(await restore(reactor.id, '1'));
+    expect(textOf(after.text)).toContain('Version 1 was restored. It runs now as version 3.');
+    expect(textOf(after.text)).toContain('Version 1 again');
+    expect((await apiReactor(reactor.id)).formula.code).toContain('good');
+    const back = await member.get(`${pathOf(reactor)}/restore`);
+    expect([back.status, back.headers.get('location')]).toEqual([303, pathOf(reactor)]);
+  });
+
+  test.each(['', '0', '9', 'x', '1/../2', '1?x'])('number %j is not there', async (number) => {
+    const reactor = await makeReactor(server, 'return {};');
+    const before = await apiReactor(reactor.id);
+    await member.get(pathOf(reactor));
+    expect((await restore(reactor.id, number)).status).toBe(404);
+    expect(await apiReactor(reactor.id)).toEqual(before);
+  });
+
+  test('are without forms for a role that deploys nothing, and a note that is too long is told', async () => {
+    const reactor = await makeReactor(server, 'return {};');
+    const code = codeOf('return { raw: 1 };');
+    const long = await press(reactor, 'deploy', { code, note: 'x'.repeat(501) });
+    expect([long.status, textOf(long.text).includes('must have at most 500 characters')]).toEqual([400, true]);
+    await press(reactor, 'deploy', { code });
+    const developer = await server.signIn();
+    const role = { json: { role: 'DEVELOPER' } };
+    expect((await server.request('PUT', `/tenants/self/members/${developer.member_id}`, role)).status).toBe(200);
+    const { text } = await developer.get(pathOf(reactor));
+    expect(textOf(text)).toContain('live: version 2');
+    for (const shown of ['>Test draft<', '>Deploy version', '/restore"', 'value="run"', '>Delete '])
+      expect(text).not.toContain(shown);
+    expect((await restore(reactor.id, '1', developer)).status).toBe(403);
+  });
+});
+
+test('the runs of 24 hours are bars, with links to all and to the failed ones', async () => {
+  const reactor = await makeReactor(server, 'return args.n === 0 ? null.x : {};');
+  expect(textOf((await member.get(pathOf(reactor))).text)).toContain('No runs in the last 24 hours.');
+  for (const n of [1, 0]) await react(server, reactor, { n });
+  const page = await vi.waitFor(async () => {
+    const { text } = await member.get(pathOf(reactor));
+    expect(textOf(text)).toContain('2 runs, 1 failed');
+    return text;
+  });
+  expect(page).toMatch(/<svg class="chart day"[^>]* role="img" aria-label="Runs of 24 hours: 2 runs, 1 failed"/);
+  for (const kind of ['used', 'errors']) expect(page).toContain(`<rect class="${kind}"`);
+  const [, failed = ''] = /href="([^"]*outcome=any_failure[^"]*)"/.exec(page) ?? [];
+  const runs = await member.get(failed.replaceAll('&amp;', '&'));
+  expect([runs.status, textOf(runs.text).includes('1 found')]).toEqual([200, true]);
+  expect(Buffer.byteLength(page)).toBeLessThan(40 * 1024);
+});
+
 describe('A reactor of another tenant', () => {
-  test.each(['GET', 'POST', 'POST delete'])('is not there: %s', async (how) => {
+  test.each(['GET', 'POST', 'POST delete', 'POST restore'])('is not there: %s', async (how) => {
     const reactor = await makeReactor(server, `return { raw: 'ours' };`);
     const before = await apiReactor(reactor.id);
     const { browser } = stranger;
     await browser.get('/console/reactors');
-    const typed = { name: 'Theirs', code: codeOf('return {};'), args: '{}', do: 'save_and_run' };
+    const typed = { name: 'Theirs', code: codeOf('return {};'), args: '{}', do: 'deploy' };
     const answer =
       how === 'GET'
         ? await browser.get(pathOf(reactor))
         : how === 'POST'
           ? await browser.post(pathOf(reactor), typed)
-          : await browser.post(`${pathOf(reactor)}/delete`);
+          : await browser.post(`${pathOf(reactor)}/${how.slice(5)}`, { number: '1' });
     expect(answer.status).toBe(404);
     expect(answer.headers.get('content-type')).toContain('text/html');
     expect(textOf(answer.text)).toContain('The reactor was not found.');
@@ -457,8 +571,11 @@ test('code that a reactor was created with is saved and run, and its configurati
   const json = { name: 'Own', code: codeOf('return { raw: configuration };'), configuration: { KEY: 'kept' } };
   const { body: reactor } = await server.request('POST', '/reactors', { json });
   const code = codeOf('return { raw: { again: configuration } };');
-  const saved = await press(reactor, 'save', { name: 'Renamed', code });
-  expect([saved.status, textOf(saved.text)], saved.text).toEqual([200, expect.stringContaining('Saved.')]);
+  const saved = await press(reactor, 'deploy', { name: 'Renamed', code });
+  expect([saved.status, textOf(saved.text)], saved.text).toEqual([
+    200,
+    expect.stringContaining('Deployed. Takes effect now.'),
+  ]);
   const stored = await apiReactor(reactor.id);
   expect([stored.name, stored.code, stored.configuration]).toEqual(['Renamed', code, { KEY: 'kept' }]);
   const ran = await press(reactor, 'run', { args: '{}' });
@@ -474,19 +591,22 @@ test('a reactor is deleted by its page, and its formula stays', async () => {
   expect((await server.request('GET', `/reactor-formulas/${reactor.formula_id}`)).status).toBe(200);
 });
 
-test.each(['', '/ID', '/ID/delete'])('a form without its token does nothing: /console/reactors%s', async (suffix) => {
-  const reactor = await makeReactor(server, 'return {};');
-  const before = await apiReactor(reactor.id);
-  const reactors = await countOf('reactors');
-  await member.get('/console/reactors');
-  const path = `/console/reactors${suffix.replace('ID', reactor.id)}`;
-  for (const csrf of ['', 'x'.repeat(43)]) {
-    const typed = { name: 'Forged', code: codeOf('return { raw: 1 };'), args: '{}', do: 'save_and_run', csrf };
-    expect((await member.post(path, typed)).status).toBe(403);
-  }
-  expect(await apiReactor(reactor.id)).toEqual(before);
-  expect([await countOf('reactors'), await usesOf(reactor.id)]).toEqual([reactors, 0]);
-});
+test.each(['', '/ID', '/ID/delete', '/ID/restore'])(
+  'a form without its token does nothing: /console/reactors%s',
+  async (suffix) => {
+    const reactor = await makeReactor(server, 'return {};');
+    const before = await apiReactor(reactor.id);
+    const reactors = await countOf('reactors');
+    await member.get('/console/reactors');
+    const path = `/console/reactors${suffix.replace('ID', reactor.id)}`;
+    for (const csrf of ['', 'x'.repeat(43)]) {
+      const typed = { name: 'Forged', code: codeOf('return { raw: 1 };'), args: '{}', number: '1', do: 'deploy', csrf };
+      expect((await member.post(path, typed)).status).toBe(403);
+    }
+    expect(await apiReactor(reactor.id)).toEqual(before);
+    expect([await countOf('reactors'), await usesOf(reactor.id)]).toEqual([reactors, 0]);
+  },
+);
 
 test('whoever is nobody is sent to sign in', async () => {
   const reactor = await makeReactor(server, 'return {};');

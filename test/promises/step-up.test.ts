@@ -81,6 +81,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/reactors': 'code',
   '/console/reactors/:id': 'code',
   '/console/reactors/:id/delete': 'code',
+  '/console/reactors/:id/restore': 'code',
   '/console/proxies/test': 'operation',
   '/console/proxies/:id': 'operation',
   '/console/proxies/:id/key': 'code',
@@ -238,7 +239,7 @@ describe('a session whose second factor is old', () => {
     const { body: reactor } = await server.request('POST', '/reactors', {
       json: { name: 'R', formula: { id: formula.body.id } },
     });
-    for (const wanted of ['run', 'save', 'save_and_run']) {
+    for (const wanted of ['run', 'test', 'save', 'deploy']) {
       const answer = await stale.post(`/console/reactors/${reactor.id}`, { do: wanted, name: 'R', code: 'x', args });
       expect(leadsToCode(answer)).toBe(true);
       // What was typed is not lost.

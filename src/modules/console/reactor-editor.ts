@@ -1,9 +1,13 @@
-// The page of a reactor: code editor, configuration, args and the result of a run. Fields always show what was typed.
+// The page of a reactor: code editor, test, deploy, versions, runs, configuration. Fields always show what was typed.
 import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { NOTE_LENGTH_MAX } from '../code/versions.schema.ts';
 import type { Session } from '../people/sessions.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { type Editor, type Formula, HIDDEN_CONFIGURATION } from './reactor-record.ts';
-import { addressOf, badge, consolePage, csrfField, may } from './shell.ts';
+import { runsCard } from './reactor-runs.ts';
+import { findVersions, nextNumber, type Versions, versionsCard } from './reactor-versions.ts';
+import { badge, consolePage, csrfField, may } from './shell.ts';
+import type { Visit } from './visit.ts';
 
 const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
   const { formula } = reactor;
@@ -12,7 +16,7 @@ const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
 <p class="facts"><span class="quiet">Formula ${formula.name}</span> ${isOfficial ? badge('official') : badge('private')}</p></div>
 ${isOfficial && html`<p class="hint">An official formula: its code is the operator's, and cannot be changed here.</p>`}
 ${codeArea({ name: 'code', text: code, line: codeLine, problems: problems.get('code') ?? [], isReadOnly: isOfficial })}
-<p class="hint">${!isOfficial && 'All reactors of this formula run this code. '}Escape, then Tab, leaves the editor. Ctrl and Enter saves and runs.</p>
+<p class="hint">${!isOfficial && 'All reactors of this formula run this code. '}Escape, then Tab, leaves the editor. Ctrl and Enter tests the draft.</p>
 </section>`;
 };
 
@@ -27,15 +31,37 @@ const parametersList = ({ request_parameters }: Formula): Html | false =>
       html`<dt><code>${name}</code></dt><dd>${type}${optional && ', may be left out'}${description !== undefined && `. ${description}`}</dd>`,
   )}</dl></details>`;
 
-const argsCard = ({ reactor, args, argsLine, problems }: Editor): Html => html`<section class="card">
+/** What the role may do with code, as the API asks for it. */
+const rightsOf = (session: Session, { reactor }: Editor) => ({
+  canTest: may(session, 'reactor:update'),
+  canRun: may(session, 'token:use'),
+  canDeploy: may(session, 'reactor:update') && reactor.formula.type !== 'official',
+});
+
+const testCard = (session: Session, editor: Editor): Html | undefined => {
+  const { reactor, args, argsLine, problems } = editor;
+  const { canTest, canRun } = rightsOf(session, editor);
+  if (!canTest && !canRun) return undefined;
+  return html`<section class="card">
 <h2><label for="args">Args</label></h2>
 ${codeArea({ name: 'args', text: args, line: argsLine, problems: argsProblems(problems), isShort: true })}
-<p class="hint">JSON. A text such as <code>"{{ token id }}"</code> becomes the value of the token: the whole card for the id of a card. Nothing that you type here is kept.</p>
+<p class="hint">JSON. A text such as <code>"{{ token id }}"</code> becomes the value of the token: the whole card for the id of a card. Plain samples work too. Nothing that you type here is kept.</p>
 ${parametersList(reactor.formula)}
-<div class="actions"><button name="do" value="save" class="second">Save</button>
-<button name="do" value="save_and_run" data-main>Save and run</button>
-<button name="do" value="run" class="second">Run</button></div>
+<div class="actions">${canTest && html`<button name="do" value="test" class="second" data-main>Test draft</button>`}
+${canRun && html`<button name="do" value="run" class="second">Run</button>`}</div>
+<p class="hint">${canTest && 'Test draft runs the code as typed, without deploying it. Deploy takes effect at once. '}Run runs the deployed code. Its calls have their effects.</p>
 </section>`;
+};
+
+const FORM = 'editor';
+
+/** In the heading, where it is seen with any length of code. Code that a reactor was created with takes no note. */
+const deployActions = (session: Session, editor: Editor, versions: Versions): Html | undefined => {
+  if (!rightsOf(session, editor).canDeploy) return undefined;
+  const problems = editor.problems.get('note') ?? [];
+  const note = html`<input form="${FORM}" name="note" value="${editor.note}" maxlength="${NOTE_LENGTH_MAX}" aria-label="Note" placeholder="Note: why it is deployed" autocomplete="off"${invalidAttributes('note-problem', problems)}>`;
+  return html`<div class="actions deploy">${editor.reactor.code === undefined && note}<button form="${FORM}" name="do" value="deploy">Deploy version ${nextNumber(versions)}</button>${fieldProblem('note-problem', problems)}</div>`;
+};
 
 const elementField = (
   { name, type, description }: Formula['configuration'][number],
@@ -71,7 +97,7 @@ const configurationPart = ({ reactor, configuration, problems, stepUp }: Editor)
 };
 
 /** Closed, because it may contain keys of other services; open if it has an error. */
-const settingsCard = (editor: Editor): Html => {
+const settingsCard = (session: Session, editor: Editor): Html => {
   const { reactor, name, problems } = editor;
   const { application } = reactor;
   const isFaulty = [...problems.keys()].some((place) => place === 'name' || place.startsWith('configuration'));
@@ -85,7 +111,7 @@ ${configurationPart(editor)}
     application
       ? `The code can do what the application ${application.name} can.`
       : 'The reactor has no application: svc is null in its code.'
-  }</p></details></section>`;
+  }</p>${may(session, 'reactor:update') && html`<button name="do" value="save" class="second">Save name and configuration</button>`}</details></section>`;
 };
 
 const deleteForm = (
@@ -95,20 +121,25 @@ const deleteForm = (
 <p>Requests to it will get a 404. Its formula stays.</p>
 <form method="post" action="/console/reactors/${reactor.id}/delete">${csrfField(session)}<button class="danger">Delete ${reactor.name}</button></form></details></section>`;
 
-export const editorPage = (session: Session, editor: Editor): string => {
+export const editorPage = async (visit: Visit, editor: Editor): Promise<string> => {
+  const { session } = visit;
   const { reactor, above, seen } = editor;
+  const [versions, runs] = await Promise.all([findVersions(visit, reactor.id), runsCard(visit, reactor.id)]);
+  const [live] = versions.rows;
   return consolePage(session, {
     title: reactor.name,
     section: 'Reactors',
     main: html`<p class="quiet"><a href="/console/reactors">Reactors</a></p>
-<div class="heading"><h1>${reactor.name}</h1>${may(session, 'log:read') && html`<a href="${addressOf('/console/runs', { resource_id: reactor.id })}">Runs</a>`}</div>
+<div class="heading"><h1>${reactor.name} ${live && html`<a href="#versions">${badge(`live: version ${live.number}`, 'good')}</a>`}</h1>${deployActions(session, editor, versions)}</div>
 ${above}
-<form method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
+<form id="${FORM}" method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
 ${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
 <div>${codeCard(editor)}</div>
-<div>${argsCard(editor)}
-${settingsCard(editor)}</div>
+<div>${testCard(session, editor)}
+${settingsCard(session, editor)}</div>
 </form>
-${deleteForm(session, editor)}`,
+${runs}
+${versionsCard(visit, reactor.id, versions)}
+${may(session, 'reactor:delete') && deleteForm(session, editor)}`,
   });
 };

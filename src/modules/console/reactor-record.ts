@@ -38,6 +38,8 @@ export type Editor = {
   /** Where the member gives the second factor before the configuration is shown; undefined where it is. */
   stepUp?: string | undefined;
   args: string;
+  /** Why the code is deployed, for the list of its versions. */
+  note: string;
   /** The version that the page began with, so that changes of others are not overwritten. */
   seen: string;
   /** Error sentences by field: `name`, `code`, `args`, `configuration.NAME`. */
@@ -84,6 +86,7 @@ export const openEditor = (reactor: Reactor): Editor => ({
     ]),
   ),
   args: sampleArgs(reactor.formula),
+  note: '',
   seen: seenOf(reactor),
   problems: new Map(),
 });
@@ -103,6 +106,7 @@ export const readEditor = (reactor: Reactor, field: (name: string) => string): E
   code: field('code'),
   configuration: readConfiguration(reactor, field),
   args: field('args'),
+  note: field('note').trim(),
   seen: field('seen'),
   problems: new Map(),
 });

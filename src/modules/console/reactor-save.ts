@@ -1,4 +1,4 @@
-// Saves the code, name and configuration of a reactor by the API, and shows its errors next to the fields.
+// Deploys the code of a reactor, and saves its name and configuration, by the API, and shows its errors next to the fields.
 import { problemsNotice, tryAgain, problemsByPlace } from './forms.ts';
 import {
   configurationOf,
@@ -15,7 +15,7 @@ import { type ApiAnswer, isSuccess, problemLines, type Visit } from './visit.ts'
 export type Saved = { editor: Editor; status: number };
 
 /** The line of a compile error in the API's message. */
-const lineOf = (sentences: readonly string[]): number | undefined => {
+export const lineOf = (sentences: readonly string[]): number | undefined => {
   const [, line] = /^does not compile: line (\d{1,6})\b/.exec(sentences.join('\n')) ?? [];
   return line === undefined ? undefined : Number(line);
 };
@@ -35,9 +35,18 @@ const refused = (editor: Editor, heading: string, answer: ApiAnswer): Saved => {
 };
 
 /** Changes the code only; the other attributes of the formula stay. */
-const saveCode = (visit: Visit, { reactor, code }: Editor): Promise<ApiAnswer> => {
+const saveCode = (visit: Visit, { reactor, code, note }: Editor): Promise<ApiAnswer> => {
   const { id, name, description, icon, configuration, request_parameters } = reactor.formula;
-  const json = { name, description, icon, type: 'private', code, configuration, request_parameters };
+  const json = {
+    name,
+    description,
+    icon,
+    type: 'private',
+    code,
+    configuration,
+    request_parameters,
+    ...(note !== '' && { note }),
+  };
   return visit.api({ method: 'PUT', url: `/reactor-formulas/${id}`, json, withAllGrants: true });
 };
 
@@ -58,33 +67,40 @@ const saveReactor = (visit: Visit, editor: Editor): Promise<ApiAnswer> => {
   return visit.api({ method: 'PUT', url: `/reactors/${id}`, json, withAllGrants: true });
 };
 
-/** Saves what was changed, unless the reactor was changed by others since the page was opened. */
-export const saveEditor = async (visit: Visit, typed: Editor): Promise<Saved> => {
+/**
+ * Saves what was changed, unless the reactor was changed by others since the page was opened.
+ * @param isDeploy the code too. Without it the typed code stays on the page alone.
+ */
+export const saveEditor = async (visit: Visit, typed: Editor, isDeploy: boolean): Promise<Saved> => {
   let editor = typed;
   const { seen } = withReactor(editor, editor.reactor);
-  if (editor.seen !== seen && (isCodeChanged(editor) || isConfigurationChanged(editor)))
+  const isDeployed = isDeploy && isCodeChanged(editor);
+  if (editor.seen !== seen && (isDeployed || isConfigurationChanged(editor)))
     return {
       editor: {
         ...editor,
         seen,
         above: notice(
           'warn',
-          'This reactor was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.',
+          'This reactor was changed since the page was opened. Your changes are below and are not saved. Deploy or save again to overwrite the other changes.',
         ),
       },
       status: 409,
     };
-  if (isCodeChanged(editor)) {
+  if (isDeployed) {
     const isOwn = editor.reactor.code !== undefined;
     const answer = await (isOwn ? saveOwnCode(visit, editor) : saveCode(visit, editor));
-    if (!isSuccess(answer)) return refused(editor, 'The code was not saved.', answer);
+    if (!isSuccess(answer)) return refused(editor, 'The code was not deployed.', answer);
     const saved = isOwn ? (answer.body as Reactor) : { ...editor.reactor, formula: answer.body as Formula };
-    editor = withReactor(editor, saved);
+    editor = { ...withReactor(editor, saved), note: '' };
   }
   if (isConfigurationChanged(editor)) {
     const answer = await saveReactor(visit, editor);
     if (!isSuccess(answer)) return refused(editor, 'Name and configuration were not saved.', answer);
     editor = withReactor(editor, answer.body as Reactor);
   }
-  return { editor: { ...editor, above: notice('good', 'Saved.') }, status: 200 };
+  return {
+    editor: { ...editor, above: notice('good', isDeployed ? 'Deployed. Takes effect now.' : 'Saved.') },
+    status: 200,
+  };
 };

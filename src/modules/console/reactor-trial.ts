@@ -1,9 +1,10 @@
-// Runs a reactor once by the API as the member, and shows a bounded result with card numbers masked.
+// Runs a reactor, or a draft of its code, once by the API as the member. Shows a bounded result with card numbers masked.
 import { STATUS_CODES } from 'node:http';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { jsonRefusal } from './forms.ts';
 import { maskedText, shownText, shownValue } from '../code/shown.ts';
-import { isCodeChanged, type Editor } from './reactor-record.ts';
+import { configurationOf, isCodeChanged, isConfigurationChanged, type Editor } from './reactor-record.ts';
+import { lineOf } from './reactor-save.ts';
 import { badge, shownBlock } from './shell.ts';
 import { errorLines, type Visit } from './visit.ts';
 
@@ -55,14 +56,17 @@ const problemBlocks = ({ title, detail, errors }: Problem, line: number | undefi
 const MASKED =
   'Text that looks like a card number or a security code is masked here. Everything else is as the code returned it.';
 
-const outcomeOf = (answer: Answer, body: unknown, isOfStored: boolean): Html => {
+/** What ran: the typed code; the deployed code; or the deployed code below which other code is typed. */
+type Ran = 'draft' | 'deployed' | 'other';
+
+const outcomeOf = (answer: Answer, body: unknown, ran: Ran): Html => {
   const { status, ms, type } = answer;
   const isProblem = status >= 400 && isObject(body) && type.includes('problem+json');
   const isFine = status < 400;
   return html`<section class="card result" id="result" aria-labelledby="result-heading">
 <div class="heading" role="${isFine ? 'status' : 'alert'}"><h2 id="result-heading">Result</h2>
-<p class="facts">${badge(`${status} ${STATUS_CODES[status] ?? ''}`.trim(), isFine ? 'good' : 'bad')} <span class="quiet">${Math.round(ms)} ms</span></p></div>
-${isOfStored && html`<p class="hint">The code below was changed and is not saved: this is what the saved code did.</p>`}
+<p class="facts">${ran === 'draft' && badge('draft', 'warn')} ${badge(`${status} ${STATUS_CODES[status] ?? ''}`.trim(), isFine ? 'good' : 'bad')} <span class="quiet">${Math.round(ms)} ms</span></p></div>
+${ran === 'other' && html`<p class="hint">The code below is not deployed: this is what the deployed code did.</p>`}
 ${
   isResult(answer, body)
     ? resultBlocks(body)
@@ -77,22 +81,39 @@ ${
 </section>`;
 };
 
-/** Errors of a configuration that no longer fits its formula, shown next to its fields. */
-const configurationProblems = (body: unknown): Editor['problems'] => {
+/** Errors of a draft that does not compile, and of a configuration that does not fit, shown next to their fields. */
+const fieldProblems = (body: unknown): Editor['problems'] => {
   const { errors } = (isObject(body) ? body : {}) as Problem;
-  return new Map(Object.entries(isObject(errors) ? errors : {}).filter(([place]) => place.startsWith('configuration')));
+  const isOfField = (place: string): boolean => place === 'code' || place.startsWith('configuration');
+  const entries = Object.entries(isObject(errors) ? errors : {}).filter(([place]) => isOfField(place));
+  // The texts may be those of the code.
+  return new Map(entries.map(([place, sentences]) => [place, sentences.map(maskedText)]));
 };
 
-const invoke = async ({ actAs }: Visit, editor: Editor): Promise<Answer> => {
+/** The body of a request. Args are as typed, because to parse them would round long numbers. */
+const payloadOf = (args: string, draft: Record<string, unknown>): string => {
+  const members = Object.entries(draft).map(([name, value]) => `${JSON.stringify(name)}:${JSON.stringify(value)}`);
+  return `{${[...members, ...(args.trim() === '' ? [] : [`"args":${args}`])].join()}}`;
+};
+
+/** What differs from the deployed reactor. */
+const draftOf = (editor: Editor): Record<string, unknown> => ({
+  ...(isCodeChanged(editor) && { code: editor.code }),
+  // No contract names the values of the configuration of own code: this page does not show them.
+  ...(editor.reactor.code === undefined &&
+    isConfigurationChanged(editor) && { configuration: configurationOf(editor) }),
+});
+
+const invoke = async ({ actAs }: Visit, editor: Editor, isDraft: boolean): Promise<Answer> => {
   const began = performance.now();
-  // As typed, because to parse it would round long numbers.
-  const payload = editor.args.trim() === '' ? '{}' : `{"args":${editor.args}}`;
-  const answer = await actAs({
-    method: 'POST',
-    url: `/reactors/${editor.reactor.id}/react`,
+  const asked = {
+    method: 'POST' as const,
+    url: `/reactors/${editor.reactor.id}/${isDraft ? 'test' : 'react'}`,
     headers: { 'content-type': 'application/json' },
-    payload,
-  });
+    payload: payloadOf(editor.args, isDraft ? draftOf(editor) : {}),
+  };
+  // A draft acts with the permissions of the application: they are compared with all rights of the member, as in a deploy.
+  const answer = await (isDraft ? actAs(asked, true) : actAs(asked));
   const line = String(answer.headers['svc-code-line'] ?? '');
   return {
     status: answer.statusCode,
@@ -103,8 +124,8 @@ const invoke = async ({ actAs }: Visit, editor: Editor): Promise<Answer> => {
   };
 };
 
-/** Runs the stored reactor with the typed args. */
-export const runReactor = async (visit: Visit, editor: Editor): Promise<Editor> => {
+/** Runs the deployed reactor, or the typed code without deploying it, with the typed args. */
+export const runReactor = async (visit: Visit, editor: Editor, isDraft: boolean): Promise<Editor> => {
   const refusal = editor.args.trim() === '' ? undefined : jsonRefusal(editor.args);
   if (refusal)
     return {
@@ -112,13 +133,14 @@ export const runReactor = async (visit: Visit, editor: Editor): Promise<Editor> 
       problems: new Map([['args', [`The args ${refusal.sentence}. Nothing was run.`]]]),
       argsLine: refusal.line,
     };
-  const answer = await invoke(visit, editor);
+  const answer = await invoke(visit, editor, isDraft);
   const body = jsonIn(answer);
-  const isOfStored = isCodeChanged(editor);
+  const ran: Ran = isDraft ? 'draft' : isCodeChanged(editor) ? 'other' : 'deployed';
+  const problems = fieldProblems(body);
   return {
     ...editor,
-    problems: configurationProblems(body),
-    codeLine: isOfStored ? undefined : answer.line,
-    above: [editor.above, outcomeOf(answer, body, isOfStored)],
+    problems,
+    codeLine: ran === 'other' ? undefined : (answer.line ?? lineOf(problems.get('code') ?? [])),
+    above: [editor.above, outcomeOf(answer, body, ran)],
   };
 };

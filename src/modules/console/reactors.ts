@@ -1,4 +1,5 @@
-// The reactor pages: lists reactors, creates one with sample code, saves and runs it, all by the API.
+// The reactor pages: lists reactors, creates one with sample code, tests, deploys, runs and restores it, all by the API.
+import { notFound } from '../../platform/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { tryAgain, idOf, linesOf, problemsNotice } from './forms.ts';
 import { clipped } from './list-parts.ts';
@@ -7,7 +8,7 @@ import { editorPage } from './reactor-editor.ts';
 import { openEditor, readEditor, type Reactor } from './reactor-record.ts';
 import { runReactor } from './reactor-trial.ts';
 import { saveEditor } from './reactor-save.ts';
-import { consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import { addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
 import { bodyOf, type Console, type Submission, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
 
 const PATH = '/console/reactors';
@@ -81,6 +82,13 @@ const failedLine = (code: string, asked: string): { line: number; above: Html } 
   };
 };
 
+/** Numbers of versions from a URL, which anyone can make: only numbers are shown. */
+const restoredNotice = (visit: Visit): Html | undefined => {
+  const [version, live] = [visit.query('version'), visit.query('live')];
+  const isDone = visit.query('done') === 'restored' && pageNumber(version) === version && pageNumber(live) === live;
+  return isDone ? notice('good', `Version ${version} was restored. It runs now as version ${live}.`) : undefined;
+};
+
 export const reactorsPages = (console: Console): void => {
   console.get(PATH, (visit) => listPage(visit));
 
@@ -119,27 +127,39 @@ export const reactorsPages = (console: Console): void => {
     const isNew = visit.query('done') === 'made';
     const editor = openEditor(reactor);
     const failed = failedLine(editor.code, visit.query('line'));
-    const above = isNew ? notice('good', 'The reactor was created. You can change its code.') : failed?.above;
-    return editorPage(visit.session, { ...editor, codeLine: failed?.line, stepUp: visit.stepUp, above });
+    const done = isNew ? notice('good', 'The reactor was created. You can change its code.') : restoredNotice(visit);
+    const above = done ?? failed?.above;
+    return editorPage(visit, { ...editor, codeLine: failed?.line, stepUp: visit.stepUp, above });
   });
 
-  const writeAndRun = async (submission: Submission): Promise<Outcome> => {
+  const act = async (submission: Submission): Promise<Outcome> => {
     const wanted = submission.field('do');
     const reactor = await find(submission);
     const typed = readEditor(reactor, (name) => linesOf(submission.field(name)));
-    const saved = wanted === 'run' ? { editor: typed, status: 200 } : await saveEditor(submission, typed);
-    const isFine = saved.status < 400;
-    const editor = isFine && wanted !== 'save' ? await runReactor(submission, saved.editor) : saved.editor;
-    const page = editorPage(submission.session, editor);
-    return { status: isFine ? 200 : saved.status, page };
+    if (wanted === 'test' || wanted === 'run')
+      return editorPage(submission, await runReactor(submission, typed, wanted === 'test'));
+    const { editor, status } = await saveEditor(submission, typed, wanted === 'deploy');
+    return { status, page: await editorPage(submission, editor) };
   };
-  console.postAfterCode(`${PATH}/:id`, writeAndRun, ['code', 'args']);
+  console.postAfterCode(`${PATH}/:id`, act, ['code', 'args']);
 
   console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
     const answer = await submission.api({ method: 'DELETE', url: `/reactors/${idOf(submission, 'reactor')}` });
     bodyOf(answer);
     return { seeOther: `${PATH}?done=deleted` };
   });
+  console.postAfterCode(`${PATH}/:id/restore`, async (submission) => {
+    const id = idOf(submission, 'reactor');
+    const number = submission.field('number');
+    if (pageNumber(number) !== number) throw notFound('version');
+    const url = `/reactors/${id}/versions/${number}/restore`;
+    const { number: live } = bodyOf<{ number: number }>(
+      await submission.api({ method: 'POST', url, json: {}, withAllGrants: true }),
+    );
+    return { seeOther: addressOf(`${PATH}/${id}`, { done: 'restored', version: number, live: String(live) }) };
+  });
+
   // A GET of a form's URL leads to the page.
-  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
+  for (const action of ['delete', 'restore'])
+    console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
 };

@@ -91,6 +91,27 @@ export const countRuns = async ({ query, tenant_id }: TenantQuery, filter: RunFi
   return { total: Math.min(Number(count), COUNTED_MAX), capped: Number(count) > COUNTED_MAX };
 };
 
+/** Runs of a resource that its chart counts, the newest: 10 ms of a database that has them in memory. */
+export const CHARTED_MAX = 5_000;
+
+/** Runs of a resource by the whole hours before a time, from 0, and whether they failed. */
+export type RunHour = { hour: number; outcome: 'success' | 'refused' | 'failed'; count: number };
+
+/** @param range.from an id: older runs are not counted. */
+export const countRunsByHour = async (
+  { query, tenant_id }: TenantQuery,
+  { resource_id, from, at }: { resource_id: string; from: string; at: Date },
+): Promise<RunHour[]> =>
+  (await query(
+    // Without a name: a plan for any resource would read all runs of the tenant to find those of one that runs seldom.
+    undefined,
+    `SELECT floor(extract(epoch FROM $4::timestamptz - log_time_of(id)) / 3600)::int AS hour,
+  CASE WHEN outcome IN ('success', 'refused') THEN outcome ELSE 'failed' END AS outcome, count(*)::int AS count
+FROM (SELECT id, outcome FROM runs WHERE tenant_id = $1 AND resource_id = $2::uuid AND id >= $3::uuid
+  ORDER BY id DESC LIMIT ${CHARTED_MAX}) AS newest GROUP BY 1, 2`,
+    [tenant_id, resource_id, from, at],
+  )) as RunHour[];
+
 export const findRun = async ({ query, tenant_id }: TenantQuery, id: string): Promise<FoundRun | undefined> => {
   const text = `SELECT ${RUN_NAMES} FROM runs WHERE tenant_id = $1 AND id = $2::uuid`;
   return ((await query('find-run', text, [tenant_id, id])) as FoundRun[])[0];

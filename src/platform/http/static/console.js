@@ -31,6 +31,8 @@ for (const editor of document.querySelectorAll('textarea[data-lines]')) {
     } else if (event.key !== 'Tab' && event.key !== 'Shift') leaving = false;
   });
   number();
+  // The marked line is in the middle, and the numbers follow.
+  editor.scrollTop = (marked / editor.value.split('\n').length) * editor.scrollHeight - editor.clientHeight / 2;
 }
 
 /** Ctrl or Command with Enter sends the form that one types in, by its first button. */

@@ -414,13 +414,14 @@ describe('a result', () => {
 
 describe('the line of an error', () => {
   test.each([
-    ['of any class', "throw new Error('no');", 500],
-    ['of the SDK', "throw new (require('@svc/reactor-formulas-sdk').BadRequestError)('no');", 400],
-  ])('%s is told in a header beside the problem, whose shape stays', async (_what, statement, status) => {
+    ['of any class', "throw new TypeError('no');", 500, 'TypeError'],
+    ['of a name of its own', "throw Object.assign(new Error('no'), { name: '4242424242424242' });", 500, 'Error'],
+    ['of the SDK', "throw new (require('@svc/reactor-formulas-sdk').BadRequestError)('no');", 400, 'BadRequestError'],
+  ])('%s is told in a header beside the problem, whose shape stays', async (_what, statement, status, name) => {
     const reactor = await makeReactor(server, { code: `\nmodule.exports = () => {\n\n  ${statement}\n};` });
     const answer = await react(server, reactor, {});
     expect(answer.status).toBe(status);
-    expect(answer.headers.get('svc-code-line')).toBe('4');
+    expect([answer.headers.get('svc-code-line'), answer.headers.get('svc-code-error')]).toEqual(['4', name]);
     expect(Object.keys(answer.body).toSorted()).toEqual([
       'code',
       'codes',

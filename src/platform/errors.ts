@@ -42,6 +42,7 @@ type ErrorParts = {
   failureCause?: FailureCause | undefined;
   retryAfterSeconds?: number | undefined;
   codeLine?: number | undefined;
+  codeError?: string | undefined;
   permission?: string | undefined;
   /** Instead of the status of the code. */
   status?: number;
@@ -56,6 +57,8 @@ export class AppError extends Error {
   readonly retryAfterSeconds: number | undefined;
   /** The line of the tenant's code that threw, from 1. */
   readonly codeLine: number | undefined;
+  /** The name of its error, from a closed list: never a text of code. */
+  readonly codeError: string | undefined;
   /** The permission that the caller lacks. */
   readonly permission: string | undefined;
 
@@ -69,6 +72,7 @@ export class AppError extends Error {
     this.failureCause = more.failureCause;
     this.retryAfterSeconds = more.retryAfterSeconds;
     this.codeLine = more.codeLine;
+    this.codeError = more.codeError;
     this.permission = more.permission;
   }
 
@@ -144,7 +148,7 @@ export const codeFailure = (
   status: number,
   detail: string,
   fieldErrors: FieldErrors,
-  more: { retryAfterSeconds?: number | undefined; codeLine?: number | undefined } = {},
+  more: Pick<ErrorParts, 'retryAfterSeconds' | 'codeLine' | 'codeError'> = {},
 ) => new AppError('code_failed', detail, { ...more, status, fieldErrors });
 
 /** Field errors from pairs of path and sentence, with a code where one says more than that the value is invalid. */

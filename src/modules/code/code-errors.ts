@@ -3,6 +3,7 @@ import { fieldName, fieldValue } from '../../platform/egress/headers.ts';
 import { mayCodeSend } from '../../platform/http/code-headers.ts';
 import { AppError, codeFailure, failure, fieldErrors } from '../../platform/errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
+import { nameOfFault } from '../runs/outcome.ts';
 
 /** By the names of the classes that the SDK gives to code. */
 const sdkErrors: ReadonlyMap<string, { status: number; detail: string }> = new Map([
@@ -68,9 +69,12 @@ const clippedWords = (errors: Record<string, readonly string[]>) => {
   return fieldErrors(entries);
 };
 
+/** Where code failed, and the name of its error. */
+type CodeMarks = Partial<Pick<AppError, 'codeLine' | 'codeError'>>;
+
 /** A 500 with a sentence of the server, or a message of the code. */
-export const runtimeError = (message: string, status = 500, codeLine?: number): AppError =>
-  codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }), { codeLine });
+export const runtimeError = (message: string, status = 500, marks: CodeMarks = {}): AppError =>
+  codeFailure(status, RUNTIME_ERROR, clippedWords({ error: [message] }), marks);
 
 /** A 400 for data that the caller sent and that `svc` refused. @param message names the place. */
 export const badInput = (message: string, codeLine?: number): AppError =>
@@ -95,6 +99,11 @@ const tooLarge = ({ outputBytesMax }: Pick<RunLimits, 'outputBytesMax'>): AppErr
 const placeOf = ({ line, column }: { line?: number | undefined; column?: number | undefined }): string =>
   line === undefined ? '' : ` (line ${line}${column === undefined ? '' : `, column ${column}`})`;
 
+const marksOf = (fault: Extract<RunFault, { code: 'THROWN' | 'SDK_ERROR' | 'SYNTAX' }>): CodeMarks => ({
+  codeLine: fault.line,
+  codeError: nameOfFault(fault),
+});
+
 /**
  * The response for a run that failed, or that threw a response. Errors of code are untrusted input, since an attacker may control
  * the executor: statuses and titles are looked up, texts are cut and go to the caller only.
@@ -102,13 +111,13 @@ const placeOf = ({ line, column }: { line?: number | undefined; column?: number 
 export const answerOfFault = (fault: RunFault, limits: RunLimits): AppError | CodeResponse => {
   switch (fault.code) {
     case 'SDK_ERROR':
-      return sdkFailure(fault.error, fault.line);
+      return sdkFailure(fault.error, marksOf(fault));
     case 'RESPONSE':
       return codeResponse(fault.response, limits);
     case 'THROWN':
-      return runtimeError(fault.message || 'The code threw an error without a message.', 500, fault.line);
+      return runtimeError(fault.message || 'The code threw an error without a message.', 500, marksOf(fault));
     case 'SYNTAX':
-      return runtimeError(`The code does not compile: ${fault.message}${placeOf(fault)}`, 500, fault.line);
+      return runtimeError(`The code does not compile: ${fault.message}${placeOf(fault)}`, 500, marksOf(fault));
     case 'NO_FUNCTION':
       return runtimeError('The code exports no function.');
     case 'TIMEOUT_WALL':
@@ -146,12 +155,12 @@ export const noWall = (): AppError =>
   new AppError('unavailable', 'This server runs no code: it has no sandbox that it may use. Its operator sees why.');
 
 /** The SDK never makes an error with another status than that of its class. */
-const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, codeLine: number | undefined): AppError => {
+const sdkFailure = ({ class: name, status, errors }: ThrownSdkError, marks: CodeMarks): AppError => {
   const known = sdkErrors.get(name);
   if (known?.status !== status) return runtimeError('The code threw an error of the SDK with a wrong class or status.');
   const waits = status === 429 || status === 503;
   const retryAfterSeconds = waits ? RETRY_AFTER_SECONDS : undefined;
-  return codeFailure(status, known.detail, clippedWords(errors), { retryAfterSeconds, codeLine });
+  return codeFailure(status, known.detail, clippedWords(errors), { retryAfterSeconds, ...marks });
 };
 
 const RESPONSE_HEADERS_MAX = 50;

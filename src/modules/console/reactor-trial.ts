@@ -14,6 +14,8 @@ type Answer = {
   text: string;
   /** The line where the code threw, from a header. */
   line: number | undefined;
+  /** The name of the error that it threw, likewise. */
+  error: string | undefined;
   ms: number;
 };
 
@@ -45,10 +47,10 @@ const resultBlocks = ({ raw, tokens, logs }: Result): HtmlValue => [
   logs && shownBlock('Console', shownText(logs.map(({ level, text }) => `${level}: ${text}`).join('\n'))),
 ];
 
-const problemBlocks = ({ title, detail, errors }: Problem, line: number | undefined): HtmlValue => {
+const problemBlocks = ({ title, detail, errors }: Problem, { line, error }: Answer): HtmlValue => {
   const lines = errorLines(errors ?? {});
   return [
-    html`<p><strong>${maskedText(detail ?? title ?? 'The run failed.')}</strong>${line !== undefined && ` in line ${line}`}</p>`,
+    html`<p><strong>${maskedText(detail ?? title ?? 'The run failed.')}</strong>${line !== undefined && ` in line ${line}`}${error !== undefined && html`: <code>${error}</code>`}</p>`,
     lines.length > 0 && html`<ul class="words">${lines.map((line) => html`<li>${shownText(line).text}</li>`)}</ul>`,
   ];
 };
@@ -71,7 +73,7 @@ ${
   isResult(answer, body)
     ? resultBlocks(body)
     : isProblem
-      ? problemBlocks(body as Problem, answer.line)
+      ? problemBlocks(body as Problem, answer)
       : shownBlock(
           `The code's own response${type === '' ? '' : `, ${type}`}`,
           body === undefined ? shownText(answer.text) : shownValue(body),
@@ -115,11 +117,13 @@ const invoke = async ({ actAs }: Visit, editor: Editor, isDraft: boolean): Promi
   // A draft acts with the permissions of the application: they are compared with all rights of the member, as in a deploy.
   const answer = await (isDraft ? actAs(asked, true) : actAs(asked));
   const line = String(answer.headers['svc-code-line'] ?? '');
+  const error = answer.headers['svc-code-error'];
   return {
     status: answer.statusCode,
     type: String(answer.headers['content-type'] ?? ''),
     text: answer.payload,
     line: /^\d{1,6}$/.test(line) ? Number(line) : undefined,
+    error: typeof error === 'string' ? error : undefined,
     ms: performance.now() - began,
   };
 };

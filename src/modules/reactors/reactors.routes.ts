@@ -116,7 +116,7 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
         operationId: 'invokeReactor',
         summary: 'Invoke a reactor',
         description:
-          'Replaces expressions in `args` by the values of tokens, checks and casts them by the request parameters of the formula, and runs the code with them in the sandbox. What the code returns under `raw` is `raw` of the response. What it returns under `tokenize` is tokenized, all or nothing, with the permissions of the application of the reactor, or of the caller if the reactor has none. The use of each token is logged before the code runs. The error classes of the SDK have their own statuses. Any other error of the code is a 500, with its message under `errors.error` and the line of the code in the header `SVC-CODE-LINE`.\n\nPermission: `token:use` on the container of each token.',
+          'Replaces expressions in `args` by the values of tokens, checks and casts them by the request parameters of the formula, and runs the code with them in the sandbox. What the code returns under `raw` is `raw` of the response. What it returns under `tokenize` is tokenized, all or nothing, with the permissions of the application of the reactor, or of the caller if the reactor has none. The use of each token is logged before the code runs. The error classes of the SDK have their own statuses. Any other error of the code is a 500, with its message under `errors.error` and the line of the code in the header `SVC-CODE-LINE`, and the name of the error in `SVC-CODE-ERROR`.\n\nPermission: `token:use` on the container of each token.',
         tags: ['Reactors'],
         params: reactorParams,
         body: reactRequest,

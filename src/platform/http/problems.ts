@@ -49,8 +49,9 @@ export const requirePatchType = ({ headers }: FastifyRequest): void => {
 
 const CHALLENGE = 'ApiKey header="SVC-API-KEY"';
 
-/** A header, as clients depend on the attributes of the problem. */
+/** Headers, as clients depend on the attributes of the problem. */
 const CODE_LINE = 'svc-code-line';
+const CODE_ERROR = 'svc-code-error';
 
 /** The path of an error that belongs to no part of the request. */
 const REQUEST = 'request';
@@ -118,6 +119,7 @@ export const sendProblem = (reply: FastifyReply, error: AppError): FastifyReply 
   if (error.status === 415 && reply.request.method === 'PATCH') headers['accept-patch'] = patchMediaTypes.join(', ');
   if (error.retryAfterSeconds !== undefined) headers['retry-after'] = String(error.retryAfterSeconds);
   if (error.codeLine !== undefined) headers[CODE_LINE] = String(error.codeLine);
+  if (error.codeError !== undefined) headers[CODE_ERROR] = error.codeError;
   // RFC 9110 section 15.5.16.
   if (error.code === 'unsupported_content_coding') headers['accept-encoding'] = 'identity';
   return sendAnswer(reply, {
@@ -132,6 +134,7 @@ export const sendProxyProblem = (reply: FastifyReply, error: AppError): FastifyR
   if (error.status === 401) reply.header('www-authenticate', CHALLENGE);
   if (error.retryAfterSeconds !== undefined) reply.header('retry-after', String(error.retryAfterSeconds));
   if (error.codeLine !== undefined) reply.header(CODE_LINE, String(error.codeLine));
+  if (error.codeError !== undefined) reply.header(CODE_ERROR, error.codeError);
   const problem = problemFor(reply, error);
   if (error.code === 'bad_request') problem.title = 'Invalid proxy request';
   problem.errors ??= {};

@@ -452,9 +452,9 @@ describe('A draft', () => {
 
   test('that fails has its own line marked; plain samples work in place of tokens', async () => {
     const reactor = await makeReactor(server, 'return {};');
-    const code = `module.exports = ({ args }) => {\n\n  throw new Error('of ' + args.card.number);\n};`;
+    const code = `module.exports = ({ args }) => {\n\n  throw new RangeError('of ' + args.card.number);\n};`;
     const thrown = await press(reactor, 'test', { code, args: `{"card":{"number":"${CARD}"}}` });
-    expect(textOf(thrown.text)).toContain('Reactor Runtime Error in line 3');
+    expect(textOf(thrown.text)).toContain('Reactor Runtime Error in line 3: RangeError');
     expect(textOf(thrown.text)).toContain(`of ${SHOWN_CARD}`);
     expect(thrown.text).toMatch(/<textarea[^>]* name="code"[^>]* data-error-line="3"/);
     const broken = await press(reactor, 'test', { code: 'module.exports = () => {\n  retrun a;\n};', args: '{}' });
@@ -487,7 +487,7 @@ describe('Versions', () => {
     expect(fieldIn(page.text, 'note')).toBe('');
     // The form of each earlier version, in a box that opens: two clicks.
     expect(page.text).toContain(
-      '<details class="confirm"><summary>Restore<span class="unseen"> version 1</span></summary>',
+      '<details class="confirm calm"><summary>Restore<span class="unseen"> version 1</span></summary>',
     );
     expect(page.text).not.toContain('>Restore version 2<');
     const after = await member.follow(await restore(reactor.id, '1'));

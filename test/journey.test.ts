@@ -179,6 +179,29 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await page.waitForURL(`**/console/tokens/${card_id}`);
   });
 
+  test('a draft is tested, and a bad deploy is undone in two clicks', async () => {
+    const { page } = grace;
+    await page.goto(`/console/reactors/${reactor_id}`);
+    await page.getByLabel('Args').fill('{ "card": { "number": "4242424242424242" }, "amount": 1 }');
+    await page
+      .getByLabel('Code', { exact: true })
+      .fill('module.exports = ({ args }) => {\n  return args.cart.number;\n};');
+    await page.getByRole('button', { name: 'Test draft' }).click();
+    await page.getByText('TypeError').waitFor();
+    expect(await page.locator('.gutter .marked').textContent()).toBe('2\n');
+    await page.getByLabel('Note').fill('Straight from the cart');
+    await page.getByRole('button', { name: 'Deploy version 2' }).click();
+    await page.getByText('live: version 2').waitFor();
+    // The first click, and the second.
+    await page.locator('summary', { hasText: 'Restore' }).click();
+    await page.getByRole('button', { name: 'Restore version 1' }).click();
+    await page.getByText('Version 1 was restored. It runs now as version 3.').waitFor();
+    await page.locator('#versions').scrollIntoViewIfNeeded();
+    await grace.picture('reactor-versions');
+    const { body } = await server.request('GET', `/reactors/${reactor_id}`, { key: api_key });
+    expect(body.formula.code).toBe(CODE);
+  });
+
   test('a proxy is tried without a value being seen or sent', async () => {
     await grace.page.goto('/console/proxies');
     await grace.picture('proxies');

@@ -80,7 +80,7 @@ export const runsCard = async (visit: Visit, reactor_id: string): Promise<Html |
 ${
   total === 0
     ? html`<p class="quiet">No runs in the last 24 hours.</p>`
-    : html`<svg class="chart day" viewBox="0 0 ${HOURS * BAR} ${HEIGHT}" role="img" aria-label="Runs of 24 hours: ${words}">${hours.map(
+    : html`<svg class="chart day" viewBox="0 0 ${HOURS * BAR} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="Runs of 24 hours: ${words}">${hours.map(
         (hour, index) => bar(hour, index, most),
       )}</svg>
 ${total >= CHARTED_MAX && html`<p class="quiet">The newest ${CHARTED_MAX.toLocaleString('en')} runs. There are more.</p>`}

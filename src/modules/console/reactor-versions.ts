@@ -39,7 +39,7 @@ const authorOf = ({ created_by }: Version, names: Versions['names']): Html =>
     : html`<span title="${created_by}">${isolated(names.get(created_by) ?? 'a former member or application')}</span>`;
 
 const restoreForm = (visit: Visit, reactor_id: string, number: number, next: number): Html =>
-  html`<details class="confirm"><summary>Restore<span class="unseen"> version ${number}</span></summary>
+  html`<details class="confirm calm"><summary>Restore<span class="unseen"> version ${number}</span></summary>
 <p>Deploys the code of version ${number} as version ${next}. All reactors of the formula run it at once.</p>
 <form method="post" action="/console/reactors/${reactor_id}/restore">${csrfField(visit.session)}<input type="hidden" name="number" value="${number}"><button class="small">Restore version ${number}</button></form></details>`;
 

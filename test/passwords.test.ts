@@ -158,7 +158,7 @@ describe('a changed password', () => {
     try {
       const isSignedInThere = async (of: Browser): Promise<boolean> => {
         const headers = { cookie: `${COOKIE}=${of.cookies.get(COOKIE)}` };
-        return (await app.inject({ url: '/console', headers })).headers.location === '/console/tokens';
+        return (await app.inject({ url: '/console', headers })).headers.location === '/console/home';
       };
       for (const each of elsewhere)
         expect([await each.isSignedIn(), await isSignedInThere(each)]).toEqual([true, true]);

@@ -4,17 +4,14 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import type { Context } from './modules.ts';
-import { sendTo, type WorkerProcess } from './worker-process.ts';
+import { createPauses, sendTo, type WorkerProcess } from './worker-process.ts';
 
 /** It ends when no tenant has needed it for so long. */
 const IDLE_MS = 600_000;
 const LOOK_MS = 30_000;
 
-/** The pause before it is replaced: it doubles while it ends soon, so that a cause that stays does not take all CPU. */
-const PAUSE_MS_MIN = 1_000;
-const PAUSE_MS_MAX = 60_000;
-/** One that lived this long is replaced after the shortest pause again. */
-const STEADY_MS = 60_000;
+/** Before it is replaced. */
+const PAUSE_MS = { least: 1_000, most: 60_000 };
 
 /** Linux takes 107 bytes as the path of a socket. */
 const PATH_BYTES_MAX = 107;
@@ -46,7 +43,7 @@ export const createHeavyWorker = (
   let hasFailed = false;
   let neededAtMs = 0;
   let startsFromMs = 0;
-  let pauseMs = PAUSE_MS_MIN;
+  const pauseAfter = createPauses(ctx, PAUSE_MS);
 
   const removeDirectory = (): void => {
     if (directory !== undefined) rmSync(directory, { recursive: true, force: true });
@@ -64,16 +61,11 @@ export const createHeavyWorker = (
   };
 
   const conclude = async (begun: WorkerProcess, beganMs: number): Promise<void> => {
-    const { code, signal } = await begun.ended;
+    const end = await begun.ended;
     tell(undefined);
     current = undefined;
-    if (isLeaving) hasFailed ||= code !== 0;
-    else {
-      log.error({ alarm: 'worker_ended', pid: begun.worker.process.pid, code, signal }, 'a worker ended');
-      if (monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
-      startsFromMs = monotonicMs() + pauseMs;
-      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
-    }
+    if (isLeaving) hasFailed ||= end.code !== 0;
+    else startsFromMs = monotonicMs() + pauseAfter(begun, end, monotonicMs() - beganMs);
     isLeaving = false;
   };
 

@@ -9,13 +9,10 @@ import { REFUSED_MS } from './platform/held-operations.ts';
 import type { Serving } from './serve.ts';
 import { createWorkerFigures } from './worker-metrics.ts';
 import type { ToWorker } from './worker-messages.ts';
-import { launchWorker, sendTo, type WorkerListener, type WorkerProcess } from './worker-process.ts';
+import { createPauses, launchWorker, sendTo, type WorkerListener, type WorkerProcess } from './worker-process.ts';
 
-/** The pause before a worker is replaced: it doubles while workers end soon, so that a cause that stays does not take all CPU. */
-const PAUSE_MS_MIN = 100;
-const PAUSE_MS_MAX = 30_000;
-/** A worker that lived this long is replaced after the shortest pause again. */
-const STEADY_MS = 60_000;
+/** Before a worker is replaced. */
+const PAUSE_MS = { least: 100, most: 30_000 };
 
 /** So many events are kept for workers that start later. */
 const HELD_KEPT_MAX = 100;
@@ -87,23 +84,21 @@ export const supervise = async (ctx: Context, output: DestinationStream): Promis
 
   /** Replaces a worker when it ends, and each that replaces it, unless another start would do harm. */
   const keep = async (first: WorkerProcess): Promise<void> => {
-    let pauseMs = PAUSE_MS_MIN;
+    const pauseAfter = createPauses(ctx, PAUSE_MS);
     for (let current = first; ;) {
       const beganMs = ctx.monotonicMs();
-      const { code, signal } = await current.ended;
+      const end = await current.ended;
       if (stopping.signal.aborted) {
-        if (code !== 0) hasFailed = true;
+        if (end.code !== 0) hasFailed = true;
         return;
       }
-      ctx.log.error({ alarm: 'worker_ended', pid: current.worker.process.pid, code, signal }, 'a worker ended');
-      if (ctx.monotonicMs() - beganMs > STEADY_MS) pauseMs = PAUSE_MS_MIN;
+      const pauseMs = pauseAfter(current, end, ctx.monotonicMs() - beganMs);
       await pause(pauseMs, undefined, { signal: stopping.signal }).catch(() => undefined);
       if (stopping.signal.aborted) return;
       if (!mayLaunch) {
         ctx.log.error({ alarm: 'worker_missing' }, 'no worker takes its place until this server is restarted');
         return;
       }
-      pauseMs = Math.min(pauseMs * 2, PAUSE_MS_MAX);
       current = launch();
       const { pid } = current.worker.process;
       current.ready.then(

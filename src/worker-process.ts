@@ -147,3 +147,24 @@ export const launchWorker = (ctx: Context, { output, listener, heavySocket }: La
   );
   return { worker, ready, ended };
 };
+
+/** A worker that lived this long is replaced after the shortest pause again. */
+const STEADY_MS = 60_000;
+
+/**
+ * Pauses before a worker is replaced: each is twice the one before while workers end soon, so that a cause that stays does not take
+ * all CPU time.
+ * @returns called when a worker has ended, with the time since it was launched: logs the alarm, and gives the pause.
+ */
+export const createPauses = (
+  { log }: Pick<Context, 'log'>,
+  { least, most }: { least: number; most: number },
+): ((ended: WorkerProcess, end: { code: number | null; signal: string | null }, livedMs: number) => number) => {
+  let pauseMs = least;
+  return ({ worker }, { code, signal }, livedMs) => {
+    log.error({ alarm: 'worker_ended', pid: worker.process.pid, code, signal }, 'a worker ended');
+    const taken = livedMs > STEADY_MS ? least : pauseMs;
+    pauseMs = Math.min(taken * 2, most);
+    return taken;
+  };
+};

@@ -12,6 +12,7 @@ import type { TokensContext } from './context.ts';
 import { metadataDigest, searchDigest, shownDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import {
+  boundOfToken,
   type Binding,
   type BoundColumns,
   isSealedUnder,
@@ -21,7 +22,6 @@ import {
   SealBroken,
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
-import { boundOfToken } from '../../platform/crypto/bound-columns.ts';
 import { internal } from '../../platform/errors.ts';
 import { noteTampered } from '../../platform/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';

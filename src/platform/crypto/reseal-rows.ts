@@ -4,8 +4,7 @@ import { createSigning } from '../db/signing.ts';
 import { boundSealed } from '../db/statements.ts';
 import { KEY_SETTLED_AFTER_MS } from './keyring.ts';
 import { AGE_MS } from './rows.ts';
-import { SEALED_HEADER_BYTES } from './seal.ts';
-import { type BoundRow } from './bound-columns.ts';
+import { type BoundRow, SEALED_HEADER_BYTES } from './seal.ts';
 import { EXPIRING_TABLES, type SealedTable } from '../db/tables.ts';
 import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../db/tables.ts';
 

@@ -6,8 +6,7 @@ import { AppError } from '../errors.ts';
 import type { Platform } from '../platform.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS, TenantKeysGone } from './keyring.ts';
 import { createResealRows, type SealedRow } from './reseal-rows.ts';
-import { keyHeaderOf, keyIdOf, open, seal, SealBroken } from './seal.ts';
-import { boundColumns } from './bound-columns.ts';
+import { boundColumns, keyHeaderOf, keyIdOf, open, seal, SealBroken } from './seal.ts';
 import { SEALED_TABLES, type SealedTable } from '../db/tables.ts';
 
 /** Sealing them takes five milliseconds, in which this process does nothing else. */

@@ -2,6 +2,7 @@
 // A value that was moved or changed does not open. Each value contains the id of its key.
 import { beginsWith } from './bytes.ts';
 import { uuidOf } from './ids.ts';
+import { type BoundColumn, TOKEN_COLUMNS } from '../db/tables.ts';
 import type { RandomBytes } from './random.ts';
 import { XAES_NONCE_BYTES, XAES_TAG_BYTES, prepareXaesKey, type XaesKey, xaesDecrypt, xaesEncrypt } from './xaes.ts';
 
@@ -122,3 +123,17 @@ export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buf
     throw new SealBroken(error);
   }
 };
+
+/** The columns of a row that its sealed value is bound to, as the database has them, or as they are to be written. */
+type BoundToken = { readonly [Column in BoundColumn]: string | Date | null | undefined };
+
+export type BoundRow = Partial<BoundToken>;
+
+/** For `Binding.row`. */
+export const boundColumns = (row: BoundRow, columns: readonly BoundColumn[]): BoundColumns => {
+  const bound: Partial<Record<BoundColumn, string | Date | null | undefined>> = {};
+  for (const column of columns) bound[column] = row[column];
+  return bound;
+};
+
+export const boundOfToken = (row: BoundToken): BoundColumns => boundColumns(row, TOKEN_COLUMNS);

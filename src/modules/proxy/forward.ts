@@ -68,12 +68,8 @@ const topLevel: Nesting = { depth: 0, allowLists: [] };
  * payloadTooLarge for the request; code_failed if a transform throws; bad_gateway and gateway_timeout for the destination;
  * unavailable.
  */
-export const forward = async (ctx: ProxyContext, given: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
-  const { headerPrefixes } = ctx.config;
-  // A request from the network has the names of this server already. That of code may have those of another API.
-  const headers = given.headers.map(([name, value]): Headers[number] => [ownNameOf(name, headerPrefixes), value]);
-  const request = headerPrefixes.length > 0 ? { ...given, headers } : given;
-  const target = parseTarget(request.url, headerPrefixes);
+export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
+  const target = parseTarget(request.url, ctx.config.headerPrefixes);
   refuseLoop(ctx, request.headers);
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
   const { tenant_id, work, usage } = await findActor(ctx, request, proxy);
@@ -410,7 +406,13 @@ export const forwardForCode = async (
   if (nesting.depth > DEPTH_MAX)
     throw badRequest(`Calls of proxies by code of proxies must be at most ${DEPTH_MAX} levels deep.`);
   if (!mayAnywhere(application, 'token:use')) throw forbidden('token:use');
-  const asked = { ...parseProxyCall(input), work: application, origin: application.origin };
+  const call = parseProxyCall(input);
+  // A request from the network was renamed when it arrived.
+  const headers = call.headers.map(([name, value]): Headers[number] => [
+    ownNameOf(name, ctx.config.headerPrefixes),
+    value,
+  ]);
+  const asked = { ...call, headers, work: application, origin: application.origin };
   const timeMs = svcProxyMs(endsAtMs - performance.now());
   return endInTime(timeMs, outer, async (signal) => {
     const answer = await forward(ctx, { ...asked, signal }, { ...nesting, endsAtMs: performance.now() + timeMs });

@@ -66,7 +66,7 @@ const PARAM_LENGTH_MAX = TOKEN_ID_LENGTH_MAX * 9;
 
 const ROUTER_OPTIONS = { ignoreTrailingSlash: true, maxParamLength: PARAM_LENGTH_MAX };
 
-/** A heavy worker believes what the server says of the client, and nobody else: only the server can reach its socket. */
+/** A heavy worker takes the client's address, host and protocol from the headers of the server, which alone can reach its socket. */
 const trustedOf = ({ heavySocket, trustedProxies }: Context['config']) =>
   heavySocket === undefined ? (trustedProxies ?? false) : (_address: string, hop: number) => hop === 0;
 

@@ -130,6 +130,6 @@ void ended.then(() => {
 });
 
 for (const signal of ['SIGHUP', 'SIGINT', 'SIGTERM'] as const) process.on(signal, stopAndExit);
-// The test is gone, and nobody reads.
+// The process of the test has ended, so nothing reads this output any more.
 process.stdout.on('error', stopAndExit);
 process.stdin.on('end', stopAndExit).on('error', stopAndExit).resume();

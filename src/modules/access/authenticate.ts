@@ -190,7 +190,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     done();
   });
 
-  /** Whoever the caller is, a request is counted once. */
+  /** Counts the request once, also where it is admitted a second time. */
   const detailsOf = (request: FastifyRequest, reply: FastifyReply, caller: Caller) => {
     const origin = originFor(request, caller);
     request.usage ??= ctx.usage.begin(caller.tenant_id, origin.application_id);

@@ -59,7 +59,7 @@ export const logQuery = z.object({
   outcome: oneOf(outcomes, 'Only entries with this outcome.', 'refused'),
   disclosure: oneOf(disclosures, 'Only entries that disclosed values in this way.', 'revealed'),
   application_id: oneUuid(
-    'Only entries of requests that came with a key of this application, or of a session that it made, whoever acted.',
+    'Only entries of requests that came with a key of this application, or of a session that it made, also of what code did for them.',
     APPLICATION_ID,
   ),
   trace_id: oneText(TRACE_ID_LENGTH_MAX, 'Only entries of requests with this `SVC-TRACE-ID`.', TRACE_ID),

@@ -87,7 +87,7 @@ export const serverVariables = {
     .enum(['auto', 'on', 'off'])
     .default('auto')
     .describe(
-      'Whether requests of a tenant with heavy work go to a process of their own while others ask, so that they slow nobody. It starts when it is needed. `auto`: where this server has two cores, and 700 MB of memory more than its other processes need.',
+      'Whether a process of its own serves a tenant with heavy work while other tenants send requests. It starts when a tenant needs it. `auto`: where this server has two cores, and 700 MB of memory more than its other processes need.',
     ),
   DRAIN_SECONDS: z.coerce
     .number(`must be a whole number from 0 to ${DRAIN_SECONDS_MAX}`)

@@ -9,6 +9,7 @@ import { until } from './support/proxy.ts';
 import { makeApplication, makeProxy, type StoredProxy } from './support/stored-proxies.ts';
 import { type TestTenant, useEgressServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
+import { withoutDrawn } from './support/text.ts';
 
 const CARD = '4242424242424242';
 const MASKED_CARD = 'XXXXXXXXXXXX4242';
@@ -354,14 +355,14 @@ describe('Sending', () => {
   test('shows the body of an answer as text, bounded, and security codes in JSON masked', async () => {
     const json = await answering('application/json', '{"a":"</code><b>no</b>","card":{"cvc":"7373"},"n":1}');
     expect(textOf(json)).toContain('"a": "</code><b>no</b>"');
-    expect(json).not.toMatch(/<b>no|7373/);
+    expect(withoutDrawn(json)).not.toMatch(/<b>no|7373/);
     const code = '{"card":{"cvc":"7373","security_code" : 7373}}';
     for (const [type, body] of [
       ['application/json', `{"first":${code},"rest":"${'z'.repeat(70_000)}"}`],
       ['application/x-ndjson', `${code}\n${code}`],
       ['text/plain', code],
     ] as const)
-      expect(await answering(type, body)).not.toContain('7373');
+      expect(withoutDrawn(await answering(type, body))).not.toContain('7373');
     expect(textOf(await answering('text/plain; charset=windows-1251', Buffer.from('\xc4\xe0', 'latin1')))).toContain(
       'Да',
     );

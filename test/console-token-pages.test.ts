@@ -3,6 +3,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type Browser, type SharedConsole, skeletonOf, textOf, useConsole } from './support/console.ts';
 import type { TestTenant } from './support/server.ts';
+import { withoutDrawn } from './support/text.ts';
 
 let server: SharedConsole;
 let browser: Browser;
@@ -28,15 +29,11 @@ type Entry = { entity_id: string; operation: string; message: string; actor_id: 
 const logOf = async (entity_id: string, { api_key: key }: TestTenant = server.tenant): Promise<Entry[]> =>
   (await server.request('GET', `/logs?${new URLSearchParams({ entity_id }).toString()}`, { key })).body.data;
 
-/** Random digits of ids and of assets' names are no values. */
-const withoutIds = (page: string): string =>
-  page.replace(/[0-9a-f]{8}(-[0-9a-f]{1,12})+(…[0-9a-f]+)?|\.[0-9a-f]{8}\.|name="csrf" value="[^"]+"/g, '');
-
-/** Nor are fingerprints, which a page shows whole and without their middle. */
-const withoutDrawn = (page: string, made: readonly Made[]): string =>
+/** Drawn digits are no values; nor are fingerprints, which a page shows whole and without their middle. */
+const withoutFingerprints = (page: string, made: readonly Made[]): string =>
   made
     .flatMap(({ fingerprint }) => [fingerprint, `${fingerprint.slice(0, 11)}…${fingerprint.slice(-8)}`])
-    .reduce((rest, each) => rest.replaceAll(each, ''), withoutIds(page));
+    .reduce((rest, each) => rest.replaceAll(each, ''), withoutDrawn(page));
 
 const idsOn = (page: string): string[] =>
   [...page.matchAll(/<a class="mono" href="\/console\/tokens\/([^"]+)"/g)].map(([, id = '']) => decodeURIComponent(id));
@@ -98,7 +95,7 @@ describe('a value', () => {
     for (const { id } of tokens) pages.push(await member.get(pathOf(id)));
     for (const { status, text } of pages) {
       expect(status, text).toBe(200);
-      const said = withoutDrawn(text, tokens);
+      const said = withoutFingerprints(text, tokens);
       for (const value of tokens.flatMap((token) => token.values)) expect(said).not.toContain(value);
       expect(said).not.toContain('cvc');
     }
@@ -125,7 +122,7 @@ describe('a value', () => {
       const { status, text, headers } = await member.post(`${pathOf(id)}/reveal`);
       expect(status, text).toBe(200);
       expect(headers.get('cache-control')).toBe('no-store');
-      for (const value of shown) expect(withoutIds(textOf(text))).toContain(value);
+      for (const value of shown) expect(withoutDrawn(textOf(text))).toContain(value);
     }
   });
 
@@ -272,10 +269,8 @@ describe('a search', () => {
     const [, start = ''] = /name="start" value="([^"]+)"/.exec(first.text) ?? [];
     const second = await search({ query, start }, member);
     expect([...idsOn(first.text), ...idsOn(second.text)].toSorted()).toEqual(made.toSorted());
-    // The ids of tokens are drawn, and may hold the digits.
     const addresses = [first, second].flatMap(({ text }) => text.match(/(?:href|action)="[^"]*"/g) ?? []);
-    for (const address of addresses)
-      expect(made.reduce((rest, id) => rest.replaceAll(id, ''), address)).not.toContain('6789');
+    for (const address of addresses) expect(withoutDrawn(address)).not.toContain('6789');
     const again = await member.get('/console/tokens/search');
     expect([again.status, again.headers.get('location')]).toEqual([303, '/console/tokens']);
   });

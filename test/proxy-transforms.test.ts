@@ -26,6 +26,7 @@ import {
   type WireOptions,
 } from './support/stored-proxies.ts';
 import type { Received } from './support/upstream.ts';
+import { withoutDrawn } from './support/text.ts';
 
 const WALL_MS = 4_000;
 const MEGABYTE = 1024 * 1024;
@@ -524,7 +525,7 @@ describe('a body that code leaves as it was', () => {
     for (const code of returning) {
       const twice = answering('{"pan":"4242424242424242","pan":"x"}', json);
       const told = await onWire(await make({ response: code, ...twice }));
-      expect([told.status, told.body.includes('4242')]).toEqual([502, false]);
+      expect([told.status, withoutDrawn(told.body.toString()).includes('4242')]).toEqual([502, false]);
       for (const [type, sentence] of [
         ['application/json; charset=x-own', 'The body of the destination\'s answer cannot be decoded from "x-own".'],
         ['text/plain; charset=utf-7', 'The body of the destination\'s answer cannot be decoded from "utf-7".'],
@@ -535,7 +536,7 @@ describe('a body that code leaves as it was', () => {
         const unread = answering(Buffer.from('{"pan":"4242\xff"}', 'latin1'), { 'content-type': type });
         const refused = await onWire(await make({ response: code, ...unread }));
         expect([refused.status, problemIn(refused).detail]).toEqual([502, expect.stringContaining(sentence)]);
-        expect(refused.body.includes('4242')).toBe(false);
+        expect(withoutDrawn(refused.body.toString())).not.toContain('4242');
       }
     }
   });

@@ -67,7 +67,8 @@ test('bytes from a plain Uint8Array open like those from a Buffer', () => {
 });
 
 test('a sealed value shows nothing of what it holds', () => {
-  for (const encoding of ['latin1', 'utf8'] as const) expect(sealCanary().toString(encoding)).not.toContain('4111');
+  for (const encoding of ['latin1', 'utf8'] as const)
+    expect(sealCanary().toString(encoding)).not.toContain(CANARY.slice(0, 8));
 });
 
 test('two seals of one value differ in nonce and in every stretch of ciphertext', () => {

@@ -1,11 +1,11 @@
 // The one rule of the layout: platform imports no module, and a module imports only modules above it in MODULES. Imports of
 // types count, and no file may import itself through others.
-import { readdirSync, readFileSync } from 'node:fs';
-import { dirname, join, relative } from 'node:path';
-import { fileURLToPath } from 'node:url';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
 import { expect, test } from 'vitest';
+import { findCircles, type Import, listSources, readImports, resolveImport, root } from '../support/source-graph.ts';
 
-const src = fileURLToPath(new URL('../../src/', import.meta.url));
+const src = join(root, 'src');
 
 /** In order: each may import those before it. */
 const MODULES = [
@@ -45,38 +45,16 @@ const COMPOSITION = [
   'context.ts',
 ];
 
-type Import = { file: string; line: number; text: string; from: string; isType: boolean };
-
-const files = readdirSync(src, { recursive: true, encoding: 'utf8' }).filter(
-  (file) => /\.(ts|cjs)$/.test(file) && !file.endsWith('.test.ts') && !file.startsWith('generated/'),
-);
+const files = listSources('src');
 
 const textOf = (file: string): string => readFileSync(join(src, file), 'utf8');
 
-/** Every import, export from, dynamic import and require. */
-const importsOf = (file: string): Import[] => {
-  const code = textOf(file);
-  return [
-    ...code.matchAll(
-      /^(?:import|export)\s+(type\s+)?[^;]*?from\s+'([^']+)'|^import\s+'([^']+)'|\bimport\('([^']+)'\)|\brequire\('([^']+)'\)/gm,
-    ),
-  ].map((match) => {
-    const [text, type, from, bare, dynamic, required] = match;
-    return {
-      file,
-      line: code.slice(0, match.index).split('\n').length,
-      text: text.replace(/\s+/g, ' '),
-      from: from ?? bare ?? dynamic ?? required ?? '',
-      isType: type !== undefined,
-    };
-  });
-};
+const importsOf = (file: string): Import[] => readImports('src', file);
 
 const imports = files.flatMap(importsOf);
 
 /** The file that an import names, as a path under src; undefined for packages. */
-const target = ({ file, from }: Import): string | undefined =>
-  from.startsWith('.') ? relative(src, join(src, dirname(file), from)) : undefined;
+const target = resolveImport;
 
 /** 0 for the platform, then the modules in order, then what puts them together. Undefined for a file in no known place. */
 const rankOf = (path: string): number | undefined => {
@@ -104,29 +82,6 @@ test('platform imports no module, and a module imports only modules above it', (
   expect(offences.map(show)).toEqual([]);
 });
 
-/** Groups of files that import each other, directly or through others (Tarjan's strongly connected components). */
-const findCycles = (edges: ReadonlyMap<string, readonly string[]>): string[][] => {
-  const order = new Map<string, number>();
-  const lowest = new Map<string, number>();
-  const stack: string[] = [];
-  const cycles: string[][] = [];
-  const visit = (file: string): void => {
-    order.set(file, order.size);
-    lowest.set(file, order.get(file) as number);
-    stack.push(file);
-    for (const to of edges.get(file) ?? []) {
-      if (!order.has(to)) visit(to);
-      else if (!stack.includes(to)) continue;
-      lowest.set(file, Math.min(lowest.get(file) as number, lowest.get(to) as number));
-    }
-    if (lowest.get(file) !== order.get(file)) return;
-    const cycle = stack.splice(stack.indexOf(file));
-    if (cycle.length > 1) cycles.push(cycle.toSorted());
-  };
-  for (const file of edges.keys()) if (!order.has(file)) visit(file);
-  return cycles;
-};
-
 test('no files import each other in a circle', () => {
   const edges = new Map(
     files.map((file) => [
@@ -137,8 +92,8 @@ test('no files import each other in a circle', () => {
     ]),
   );
   expect(
-    findCycles(edges)
-      .map((cycle) => cycle.join(' '))
+    findCircles(edges)
+      .map((circle) => circle.join(' '))
       .join('\n'),
   ).toBe('');
 });

@@ -220,7 +220,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     const { page } = grace;
     await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.base_url });
     const copied = async (): Promise<string> => {
-      await page.getByRole('button', { name: 'Copy' }).click();
+      await page.getByRole('button', { name: 'Copy', exact: true }).click();
       await page.getByRole('button', { name: 'Copied' }).waitFor();
       return page.evaluate('navigator.clipboard.readText()');
     };
@@ -247,7 +247,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await page.getByLabel('Requests per second').fill('50');
     await page.getByRole('button', { name: 'Create application' }).click();
     await page.getByText('Copy the key now.').waitFor();
-    await page.getByRole('button', { name: 'Copy' }).click();
+    await page.getByRole('button', { name: 'Copy', exact: true }).click();
     await page.getByRole('button', { name: 'Copied' }).waitFor();
     const key: string = await page.evaluate('navigator.clipboard.readText()');
     expect((await server.tokenize('4711', key)).status).toBe(200);

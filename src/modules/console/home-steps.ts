@@ -1,30 +1,18 @@
 // The first steps in a new vault, on the home page, with commands for this vault. They are gone when done.
 import { html, type Html } from '../../platform/http/html.ts';
+import { copyBox, curlOf, scriptOf } from './copy.ts';
 import { findStepsDone } from './home-rows.ts';
 import { may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
-/** Where clients reach the API. A console with a host of its own is not the API's. */
-const vaultUrl = ({ ctx, request }: Visit): string => ctx.config.publicUrl ?? `${request.protocol}://${request.host}`;
-
 /** A card number for tests, which no bank has issued. */
 const SAMPLE = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
 
-const curlOf = (url: string): string => `curl ${url}/tokens \\
-  -H "SVC-API-KEY: $KEY" -H "Content-Type: application/json" \\
-  -d '${JSON.stringify(SAMPLE)}'`;
+/** Stores a card for tests. */
+const call = { path: '/tokens', json: SAMPLE };
 
-const scriptOf = (url: string): string => `import { env } from 'node:process';
-
-const answer = await fetch('${url}/tokens', {
-  method: 'POST',
-  headers: { 'SVC-API-KEY': env.KEY, 'Content-Type': 'application/json' },
-  body: JSON.stringify(${JSON.stringify(SAMPLE)}),
-});
-console.log(await answer.json());`;
-
-const command = (summary: string, text: string): Html =>
-  html`<details><summary>${summary}</summary><pre tabindex="0" role="region" aria-label="${summary}"><code data-copy>${text}</code></pre></details>`;
+const command = (language: string, text: string): Html =>
+  html`<details><summary>Store a card with ${language}</summary>${copyBox(language, text)}</details>`;
 
 const step = (isDone: boolean, text: string, path: string): Html =>
   html`<li>${isDone ? html`<span class="done">${text}</span> <span class="quiet">done</span>` : html`<a href="${path}">${text}</a>`}</li>`;
@@ -42,9 +30,8 @@ export const stepsCard = async (visit: Visit): Promise<Html | undefined> => {
     ...(invites ? [step(done.people, 'Invite someone', '/console/people')] : []),
   ];
   if (done.token && done.key && done.run && (done.people || !invites)) return undefined;
-  const url = vaultUrl(visit);
   return html`<section class="card"><h2>First steps</h2><ol class="steps">${steps}</ol>
-<div id="store">${command('Store a card with curl', curlOf(url))}
-${command('Store a card with JavaScript', scriptOf(url))}</div>
+<div id="store">${command('curl', curlOf(visit, call))}
+${command('JavaScript', scriptOf(visit, call))}</div>
 <p class="quiet"><code>KEY</code> is an API key of an application with <code>token:create</code>.</p></section>`;
 };

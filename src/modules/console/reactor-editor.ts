@@ -2,14 +2,15 @@
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { NOTE_LENGTH_MAX } from '../code/versions.schema.ts';
 import type { Session } from '../people/sessions.ts';
+import { type ApiCall, copyMenu } from './copy.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
-import { type Editor, type Formula, HIDDEN_CONFIGURATION } from './reactor-record.ts';
+import { type Editor, type Formula, HIDDEN_CONFIGURATION, sampleArgs } from './reactor-record.ts';
 import { runsCard } from './reactor-runs.ts';
 import { findVersions, nextNumber, type Versions, versionsCard } from './reactor-versions.ts';
 import { badge, consolePage, csrfField, may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
-const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
+const codeCard = (visit: Visit, { reactor, code, codeLine, problems }: Editor): Html => {
   const { formula } = reactor;
   const isOfficial = formula.type === 'official';
   return html`<section class="card"><div class="heading"><h2><label for="code">Code</label></h2>
@@ -17,6 +18,7 @@ const codeCard = ({ reactor, code, codeLine, problems }: Editor): Html => {
 ${isOfficial && html`<p class="hint">An official formula: its code is the operator's, and cannot be changed here.</p>`}
 ${codeArea({ name: 'code', text: code, line: codeLine, problems: problems.get('code') ?? [], isReadOnly: isOfficial })}
 <p class="hint">${!isOfficial && 'All reactors of this formula run this code. '}Escape, then Tab, leaves the editor. Ctrl and Enter tests the draft.</p>
+${copyMenu(visit, { id: formula.id, call: { path: `/reactor-formulas/${formula.id}` }, kind: 'formula' })}
 </section>`;
 };
 
@@ -121,6 +123,12 @@ const deleteForm = (
 <p>Requests to it will get a 404. Its formula stays.</p>
 <form method="post" action="/console/reactors/${reactor.id}/delete">${csrfField(session)}<button class="danger">Delete ${reactor.name}</button></form></details></section>`;
 
+/** With the arguments that the formula asks for. */
+const reactCall = ({ id, formula }: Editor['reactor']): ApiCall => ({
+  path: `/reactors/${id}/react`,
+  json: { args: JSON.parse(sampleArgs(formula)) as unknown },
+});
+
 export const editorPage = async (visit: Visit, editor: Editor): Promise<string> => {
   const { session } = visit;
   const { reactor, above, seen } = editor;
@@ -131,10 +139,11 @@ export const editorPage = async (visit: Visit, editor: Editor): Promise<string> 
     section: 'Reactors',
     main: html`<p class="quiet"><a href="/console/reactors">Reactors</a></p>
 <div class="heading"><h1>${reactor.name} ${live && html`<a href="#versions">${badge(`live: version ${live.number}`, 'good')}</a>`}</h1>${deployActions(session, editor, versions)}</div>
+${copyMenu(visit, { id: reactor.id, call: reactCall(reactor) })}
 ${above}
 <form id="${FORM}" method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
 ${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
-<div>${codeCard(editor)}</div>
+<div>${codeCard(visit, editor)}</div>
 <div>${testCard(session, editor)}
 ${settingsCard(session, editor)}</div>
 </form>

@@ -1,5 +1,6 @@
 // The page of a run: how it ended, where its code failed, where it sent a request, its tokens by mask, and its trace.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { copyMenu } from './copy.ts';
 import { idOf } from './forms.ts';
 import { shortened } from './list-parts.ts';
 import {
@@ -82,6 +83,7 @@ export const runPage = async (visit: Visit): Promise<Outcome> => {
   const { resource_id, trace_id, error, line } = run;
   const main = html`<p class="quiet"><a href="${RUNS_PATH}">Runs</a></p>
 <div class="heading"><h1>${name}</h1><span>${outcomeBadge(run)}</span></div>
+${copyMenu(visit, { id, call: { path: `/runs/${id}` } })}
 <div class="columns"><div>
 <section class="card"><h2>What happened</h2><p>${meanings[run.outcome]}</p><dl>
 ${row('Error', (error !== undefined || line !== undefined) && errorLine(visit, run))}

@@ -5,6 +5,7 @@ import { AppError } from '../../platform/errors.ts';
 import { fullName } from '../access/person.ts';
 import { mayReveal } from '../people/roles.ts';
 import { namesOf } from './actor-names.ts';
+import { copyMenu } from './copy.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
 import {
@@ -156,7 +157,8 @@ const showToken = async (visit: Visit, { id, problem }: { id: string; problem?: 
   const done = doneSentences.get(visit.query('done'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><div><h1 class="id"><bdi>${name}</bdi></h1>
-<p class="quiet"><span class="mono" data-copy><bdi>${id}</bdi></span></p></div>${badge(token.type)}</div>
+<p class="quiet"><span class="mono"><bdi>${id}</bdi></span></p></div>${badge(token.type)}</div>
+${copyMenu(visit, { id, call: { path: url } })}
 ${done !== undefined && notice('good', done)}
 ${timeline && pictureCard({ id, name, isCard: token.type === 'card', now: visit.ctx.now() }, timeline)}
 <div class="columns"><div>

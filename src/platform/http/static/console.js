@@ -76,7 +76,7 @@ for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy
   const button = document.createElement('button');
   button.type = 'button';
   button.className = 'second small';
-  button.textContent = 'Copy';
+  button.textContent = copied.dataset.copy || 'Copy';
   button.setAttribute('aria-live', 'polite');
   button.addEventListener('click', async () => {
     const isDone = await navigator.clipboard.writeText(copied.textContent).then(
@@ -85,7 +85,9 @@ for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy
     );
     button.textContent = isDone ? 'Copied' : 'Not copied';
   });
-  copied.after(' ', button);
+  const menu = copied.closest('.copies');
+  if (menu) menu.lastElementChild.before(button);
+  else copied.after(' ', button);
 }
 
 /** The key / goes to the box that finds records, from anywhere but a field. */

@@ -69,7 +69,10 @@ describe('a copied request runs as curl and as JavaScript', () => {
   });
 
   test('of a reactor, its formula and its run', async () => {
-    const made = await makeReactor(server, { code: 'module.exports = async ({ args }) => ({ raw: { args } });', key: tenant.api_key });
+    const made = await makeReactor(server, {
+      code: 'module.exports = async ({ args }) => ({ raw: { args } });',
+      key: tenant.api_key,
+    });
     const copies = await open(`/console/reactors/${made.id}`);
     expect(copies['id']).toBe(made.id);
     expect(await runCurl(copies['curl'])).toEqual({ raw: { args: {} } });

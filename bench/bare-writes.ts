@@ -3,13 +3,13 @@
 import { createTokenRows } from '../src/modules/tokens/rows/batched-rows.ts';
 import { type NewToken } from '../src/modules/tokens/rows/token-row.ts';
 import { randomBytes } from 'node:crypto';
-import { createLogMacs } from '../src/platform/audit/log-macs.ts';
+import { createLogMacs } from '../src/platform/db/log-macs.ts';
 import { prepareDigestKey } from '../src/platform/crypto/digest.ts';
-import { createAccounts } from '../src/platform/accounts.ts';
+import { createAccounts } from '../src/platform/base/accounts.ts';
 import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { fastify } from 'fastify';
 import { Pool } from 'pg';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { newTimeOrderedId, newUuid } from '../src/platform/crypto/ids.ts';
 import { createStatements } from '../src/platform/db/statements.ts';
 

@@ -5,11 +5,11 @@ import { databaseOf, remove, startServer } from './servers.ts';
 import { round } from './turns.ts';
 import { countLogEntries, listLogEntries, type LogFilter } from '../src/modules/logs/rows.ts';
 import { firstIdAt } from '../src/platform/crypto/ids.ts';
-import { migrate } from '../src/platform/db/migrate.ts';
+import { migrate } from '../src/platform/maintenance/migrate.ts';
 import { SEE_ALL_TENANTS } from '../src/platform/db/named-tenants.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import { type DatabaseAddress, superuser } from '../src/platform/dev-postgres/connection.ts';
-import { migrationsDir } from '../src/platform/open-database.ts';
+import { migrationsDir } from '../src/platform/services/open-database.ts';
 
 const ROWS = Number(process.env['BENCH_LOG_ROWS'] ?? 1_000_000);
 const MONTHS = 98;

@@ -3,7 +3,7 @@ import { execFile } from 'node:child_process';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
-import { createAccounts } from '../src/platform/accounts.ts';
+import { createAccounts } from '../src/platform/base/accounts.ts';
 import { createSandbox, type SandboxOwner } from '../src/platform/sandbox/host/supervisor.ts';
 import { startExecutor } from '../src/platform/sandbox/host/executor-process.ts';
 import { CallFault, type WallKind } from '../src/platform/sandbox/protocol/sandbox.ts';

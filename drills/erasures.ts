@@ -3,9 +3,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
-import { migrate } from '../src/platform/db/migrate.ts';
-import { migrationsDir } from '../src/platform/open-database.ts';
-import { SWEEP_ROWS_MAX } from '../src/platform/db/sweep.ts';
+import { migrate } from '../src/platform/maintenance/migrate.ts';
+import { migrationsDir } from '../src/platform/services/open-database.ts';
+import { SWEEP_ROWS_MAX } from '../src/platform/maintenance/sweep.ts';
 import { startEmbeddedPostgres } from '../src/platform/dev-postgres/dev-postgres.ts';
 
 const TOKENS = Number(process.env['DRILL_TOKENS'] ?? 100_000);

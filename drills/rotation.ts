@@ -7,7 +7,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { createTenant } from '../src/modules/people/bootstrap.ts';
 import { createContext } from '../src/modules.ts';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { KEY_ACTIVE_AFTER_MS } from '../src/platform/crypto/keyring.ts';
 import { root, type ServerProcess, spawnServer, untilReady } from '../test/support/process.ts';
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env node
 // Runs Prisma's schema engine as WebAssembly over pg, in place of the native program that Prisma's command line downloads.
-// For developers and tests only; the server applies migrations itself (src/platform/db/migrate.ts). Use:
+// For developers and tests only; the server applies migrations itself (src/platform/maintenance/migrate.ts). Use:
 //   PRISMA_SCHEMA_ENGINE_BINARY=$PWD/prisma/schema-engine.ts npx prisma migrate status
 // Speaks the engine's protocol: JSON-RPC, one line per message, over stdin and stdout. It makes no shadow database, so
 // `migrate dev` does not work: see docs/decisions/0046-migrations.md for how to write a migration.

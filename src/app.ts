@@ -23,7 +23,7 @@ import { cutSlowBodies } from './platform/http/slow-bodies.ts';
 import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
 import { refuseUnknownNames } from './platform/http/strict.ts';
 import { addRequestLog, addTrace, traceIdOf } from './platform/http/trace.ts';
-import { HEADERS_MS_MAX, KEEP_ALIVE_MS, LOOK_AT_REQUESTS_MS, REQUEST_MS_MAX } from './platform/times.ts';
+import { HEADERS_MS_MAX, KEEP_ALIVE_MS, LOOK_AT_REQUESTS_MS, REQUEST_MS_MAX } from './platform/base/times.ts';
 import { applicationKeysRoutes } from './modules/access/application-keys.routes.ts';
 import { applicationsRoutes } from './modules/access/applications.routes.ts';
 import { addAuthentication, type Authentication } from './modules/access/authenticate.ts';

@@ -1,9 +1,9 @@
 // Builds the platform services from a configuration, in order of their dependencies, and closes them in reverse.
 import { join } from 'node:path';
 import type { DestinationStream } from 'pino';
-import { createAccounts, type Limits, limitsOfWorker } from './platform/accounts.ts';
-import { type Announced, changeOf, createChanges } from './platform/changes.ts';
-import type { Config } from './platform/config.ts';
+import { createAccounts, type Limits, limitsOfWorker } from './platform/base/accounts.ts';
+import { type Announced, changeOf, createChanges } from './platform/base/changes.ts';
+import type { Config } from './platform/config/config.ts';
 import { loopDigest } from './platform/crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
 import { isSameRootKey, parseWrapped } from './platform/crypto/key-provider.ts';
@@ -11,33 +11,40 @@ import { createKeyring } from './platform/crypto/keyring.ts';
 import { openLogSigning } from './platform/crypto/log-signing.ts';
 import type { PasswordCost } from './platform/crypto/password.ts';
 import { randomBytesFromKernel } from './platform/crypto/random.ts';
-import { createKeyRows, ephemeralRowsOn } from './platform/crypto/rows.ts';
+import { createKeyRows, ephemeralRowsOn } from './platform/keys/rows.ts';
 import {
   environmentOf,
   newVaultProvider,
   newWrappedPepper,
   openPepper,
   openVault,
-} from './platform/crypto/vault-keys.ts';
+} from './platform/keys/vault-keys.ts';
 import { listenForNotices } from './platform/db/notices.ts';
-import { createHeldOperations } from './platform/held-operations.ts';
+import { createHeldOperations } from './platform/base/held-operations.ts';
 import { createEgress, type Resolver } from './platform/egress/client.ts';
-import { StartError } from './platform/errors.ts';
-import { createLog } from './platform/log.ts';
+import { StartError } from './platform/base/errors.ts';
+import { createLog } from './platform/base/log.ts';
 import { createMetrics } from './platform/metrics/metrics.ts';
-import { readPlatform } from './platform/metrics/platform-metrics.ts';
+import { readPlatform } from './platform/services/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
 import { measuredEgress } from './platform/egress/measured.ts';
 import { tracedEgress } from './platform/egress/traced.ts';
 import { createMailer, type MailTimeouts } from './platform/mail/mailer.ts';
-import { bringUpToDate, closeAll, noVault, openDatabase, type Role, type Start } from './platform/open-database.ts';
-import type { Platform } from './platform/platform.ts';
-import { openSandbox, startSandbox } from './platform/sandbox/host/open-sandbox.ts';
-import { tracedSandbox } from './platform/sandbox/host/traced.ts';
-import type { EgressTimeouts } from './platform/times.ts';
-import { createTestClock } from './platform/test-clock.ts';
+import {
+  bringUpToDate,
+  closeAll,
+  noVault,
+  openDatabase,
+  type Role,
+  type Start,
+} from './platform/services/open-database.ts';
+import type { Platform } from './platform/services/platform.ts';
+import { openSandbox, startSandbox } from './platform/services/open-sandbox.ts';
+import { tracedSandbox } from './platform/services/traced-sandbox.ts';
+import type { EgressTimeouts } from './platform/base/times.ts';
+import { createTestClock } from './platform/base/test-clock.ts';
 import { openTracing } from './platform/tracing/open-tracing.ts';
-import { PROGRAM } from './platform/program.ts';
+import { PROGRAM } from './platform/base/program.ts';
 
 export type Overrides = {
   now?: () => Date;

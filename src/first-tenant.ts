@@ -6,8 +6,8 @@ import { findApiKeyBeforeCaller } from './modules/access/rows/find-api-key.ts';
 import { findTenants, hasTenants } from './modules/access/rows/tenants.ts';
 import { createApplication, createTenant, type MadeApplication } from './modules/people/bootstrap.ts';
 import type { Context } from './modules.ts';
-import { StartError } from './platform/errors.ts';
-import { PROGRAM } from './platform/program.ts';
+import { StartError } from './platform/base/errors.ts';
+import { PROGRAM } from './platform/base/program.ts';
 
 /** The name of the tenant and the application that a development start creates. */
 const DEVELOPMENT = 'Development';

@@ -2,12 +2,12 @@
 import cluster, { type Worker } from 'node:cluster';
 import { setTimeout as pause } from 'node:timers/promises';
 import type { DestinationStream } from 'pino';
-import { type Config, withheldVariables } from './platform/config.ts';
+import { type Config, withheldVariables } from './platform/config/config.ts';
 import { collectShares, type ShareCollection } from './platform/crypto/share-collection.ts';
 import { ShareFault } from './platform/crypto/key-shares.ts';
-import { StartError } from './platform/errors.ts';
-import { failureText } from './platform/failure-text.ts';
-import { createLog, type Log } from './platform/log.ts';
+import { StartError } from './platform/base/errors.ts';
+import { failureText } from './platform/services/failure-text.ts';
+import { createLog, type Log } from './platform/base/log.ts';
 import type { Serving } from './serve.ts';
 import { openUnsealSocket, type UnsealAnswer, type UnsealHandler } from './unseal-socket.ts';
 import { parseFromWorker, type ToWorker } from './worker-messages.ts';

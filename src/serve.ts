@@ -8,19 +8,19 @@ import { preparePasskeys } from './modules/people/passkeys.ts';
 import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
 import type { Context } from './modules.ts';
-import { consoleUrlOf } from './platform/config.ts';
-import { startResealing } from './platform/crypto/reseal.ts';
+import { consoleUrlOf } from './platform/config/config.ts';
+import { startResealing } from './platform/keys/reseal.ts';
 import { startExportingCheckpoints } from './platform/audit/checkpoint-export.ts';
 import { startStreaming } from './platform/audit/stream.ts';
 import { startBuildingTrees } from './platform/audit/trees.ts';
-import { StartError } from './platform/errors.ts';
-import type { OperationName } from './platform/event-loop.ts';
-import { startCountingHeld } from './platform/held-operations.ts';
-import { collectWhenIdle } from './platform/idle-collection.ts';
+import { StartError } from './platform/base/errors.ts';
+import type { OperationName } from './platform/base/event-loop.ts';
+import { startCountingHeld } from './platform/base/held-operations.ts';
+import { collectWhenIdle } from './platform/base/idle-collection.ts';
 import { watchUnanswered } from './platform/http/answers-under-way.ts';
 import type { App } from './platform/http/app-type.ts';
-import { lowerHelpers, setNiceness } from './platform/priority.ts';
-import { STOP_HALF_SENT_MS, STOP_WAIT_MS } from './platform/times.ts';
+import { lowerHelpers, setNiceness } from './platform/base/priority.ts';
+import { STOP_HALF_SENT_MS, STOP_WAIT_MS } from './platform/base/times.ts';
 
 /** How often a server that stops looks at its connections. */
 const LOOK_MS = 100;

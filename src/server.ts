@@ -17,19 +17,19 @@ import {
   loadConfig,
   sharesConsoleHost,
   sharesFieldsHost,
-} from './platform/config.ts';
+} from './platform/config/config.ts';
 import { Sensitive } from './platform/crypto/sensitive.ts';
-import { ROOT_KEY_BYTES } from './platform/crypto/vault-keys.ts';
-import { StartError, unavailable } from './platform/errors.ts';
-import { failureText } from './platform/failure-text.ts';
-import { createLog, useStandardOutput } from './platform/log.ts';
+import { ROOT_KEY_BYTES } from './platform/keys/vault-keys.ts';
+import { StartError, unavailable } from './platform/base/errors.ts';
+import { failureText } from './platform/services/failure-text.ts';
+import { createLog, useStandardOutput } from './platform/base/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
-import { openMetricsServer } from './platform/metrics/metrics-server.ts';
-import { ENDING_SIGNALS } from './platform/node-24.ts';
-import { IS_IMAGE } from './platform/program.ts';
-import { startBlock, startFields } from './platform/start-block.ts';
-import { STOP_MS, STOP_WORKERS_MS } from './platform/times.ts';
-import { startWatchdog } from './platform/watchdog.ts';
+import { openMetricsServer } from './platform/services/metrics-server.ts';
+import { ENDING_SIGNALS } from './platform/base/node-24.ts';
+import { IS_IMAGE } from './platform/base/program.ts';
+import { startBlock, startFields } from './platform/services/start-block.ts';
+import { STOP_MS, STOP_WORKERS_MS } from './platform/base/times.ts';
+import { startWatchdog } from './platform/base/watchdog.ts';
 import { type Running, startSealed } from './sealable-server.ts';
 import { serveAlone } from './serve-alone.ts';
 import { listenFault, serve, type Serving } from './serve.ts';

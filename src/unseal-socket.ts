@@ -3,8 +3,8 @@ import { once } from 'node:events';
 import { chmod, lstat, rm, stat } from 'node:fs/promises';
 import { connect, createServer, type Socket } from 'node:net';
 import { dirname } from 'node:path';
-import { StartError } from './platform/errors.ts';
-import { makeDirectory } from './platform/files.ts';
+import { StartError } from './platform/base/errors.ts';
+import { makeDirectory } from './platform/base/files.ts';
 
 /** A share has about 110 characters, with hyphens. */
 const REQUEST_BYTES_MAX = 1_024;

@@ -1,6 +1,6 @@
 // The messages between the supervisor and its workers, over the channel that Node opens for a child process.
 import { z } from 'zod';
-import { operationNameSchema } from './platform/held-operations.ts';
+import { operationNameSchema } from './platform/base/held-operations.ts';
 
 /** Where a worker reads root keys that operators gave as shares. */
 export const KEYS_FD = 4;

@@ -3,13 +3,13 @@ import cluster, { type Worker } from 'node:cluster';
 import type { Readable, Writable } from 'node:stream';
 import type { DestinationStream } from 'pino';
 import type { Context } from './modules.ts';
-import { withheldVariables } from './platform/config.ts';
-import { findRootKeyBytes } from './platform/crypto/vault-keys.ts';
+import { withheldVariables } from './platform/config/config.ts';
+import { findRootKeyBytes } from './platform/keys/vault-keys.ts';
 import { urlOf } from './platform/dev-postgres/connection.ts';
-import { StartError } from './platform/errors.ts';
-import type { OperationName } from './platform/event-loop.ts';
-import { operationNameSchema } from './platform/held-operations.ts';
-import { EVENT_LOOP_STUCK } from './platform/watchdog.ts';
+import { StartError } from './platform/base/errors.ts';
+import type { OperationName } from './platform/base/event-loop.ts';
+import { operationNameSchema } from './platform/base/held-operations.ts';
+import { EVENT_LOOP_STUCK } from './platform/base/watchdog.ts';
 import { type FromWorker, KEYS_FD, parseFromWorker, type ToWorker } from './worker-messages.ts';
 
 /** Passes on whole lines only: workers write at the same time. @param seen called with them. */

@@ -2,7 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createAccounts } from '../src/platform/accounts.ts';
+import { createAccounts } from '../src/platform/base/accounts.ts';
 import { createMetrics } from '../src/platform/metrics/metrics.ts';
 import { POOL_NAME } from '../src/platform/db/application-names.ts';
 import { NAME_TENANTS } from '../src/platform/db/named-tenants.ts';

@@ -1,7 +1,7 @@
 // Versions of code, drafts, and tests of drafts: each deploy is kept, an earlier one is restored, and a draft runs undeployed.
 import { beforeAll, describe, expect, test, vi } from 'vitest';
 import { VERSIONS_MAX } from '../src/modules/code/rows/code-versions.ts';
-import { DRAFTS_KEPT_MS, sweepOnce } from '../src/platform/db/sweep.ts';
+import { DRAFTS_KEPT_MS, sweepOnce } from '../src/platform/maintenance/sweep.ts';
 import { type Answer, type SharedServer, type TestTenant, useServer } from './support/server.ts';
 import { codeOf, makeReactor } from './support/reactors.ts';
 

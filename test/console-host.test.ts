@@ -1,7 +1,7 @@
 // CONSOLE_HOST: which routes answer on it and elsewhere, and where links lead.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { type Message, type ProxyHouse, startProxyHouse, statusOf, valuesOf } from './support/proxy.ts';
 
 const CONSOLE = 'Host: console.test';

@@ -4,7 +4,7 @@ import { type AddressInfo, createServer, type Server, type Socket } from 'node:n
 import { TLSSocket } from 'node:tls';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { createInspection } from '../src/cli/inspection.ts';
 import { selfSignedCertificateFor } from './support/certificates.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';

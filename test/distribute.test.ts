@@ -5,7 +5,7 @@ import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { shardFunctions } from '../src/modules.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
-import { DISTRIBUTED_TABLES } from '../src/platform/db/tables.ts';
+import { DISTRIBUTED_TABLES } from '../src/platform/base/tables.ts';
 import { LOG_LINE } from '../src/platform/db/log-stream.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
 import { lowerWalls } from '../src/platform/db/tenant-walls.ts';

@@ -2,12 +2,12 @@
 import { gunzipSync } from 'node:zlib';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { buildApp } from '../src/app.ts';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import type { Context } from '../src/modules.ts';
 import type { App } from '../src/platform/http/app-type.ts';
-import { createAccounts } from '../src/platform/accounts.ts';
-import { createHeldOperations } from '../src/platform/held-operations.ts';
-import { createLog } from '../src/platform/log.ts';
+import { createAccounts } from '../src/platform/base/accounts.ts';
+import { createHeldOperations } from '../src/platform/base/held-operations.ts';
+import { createLog } from '../src/platform/base/log.ts';
 
 let app: App;
 

@@ -4,7 +4,7 @@ import type { SecureVersion } from 'node:tls';
 import { inspect } from 'node:util';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { ClientCertificate } from '../src/platform/egress/client.ts';
-import { EgressFault } from '../src/platform/egress/fault.ts';
+import { EgressFault } from '../src/platform/base/egress-fault.ts';
 import { type Certificate, certificateFor, selfSignedCertificateFor, testCa } from './support/certificates.ts';
 import { closeAll, delay, faultCode, open, until } from './support/egress.ts';
 import type { UpstreamOptions } from './support/upstream.ts';

@@ -1,7 +1,7 @@
 // `fetch` of a tenant's code: bodies decoded in memory, redirects, and memory for many of them.
 import { brotliCompressSync, deflateRawSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterEach, describe, expect, test } from 'vitest';
-import { FREE_BYTES } from '../src/platform/accounts.ts';
+import { FREE_BYTES } from '../src/platform/base/accounts.ts';
 import {
   closeAll,
   delay,

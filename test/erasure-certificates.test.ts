@@ -9,7 +9,7 @@ import {
   listCertificates,
   verifyCertificate,
 } from '../src/cli/erasure-certificates.ts';
-import { DELETED_TENANT_GRACE_MS } from '../src/platform/times.ts';
+import { DELETED_TENANT_GRACE_MS } from '../src/platform/base/times.ts';
 import { signDocument } from '../src/platform/crypto/signed-json.ts';
 import { signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';

@@ -2,7 +2,7 @@
 import { createHash } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { type Message, type ProxyHouse, startProxyHouse, statusOf } from './support/proxy.ts';
 import { UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, type SharedServer, useServer } from './support/server.ts';

@@ -1,7 +1,7 @@
 // A further prefix of the API's headers: what it means in requests, responses, CORS and the document, and what it never does.
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ConfigError, loadConfig } from '../src/platform/config.ts';
+import { ConfigError, loadConfig } from '../src/platform/config/config.ts';
 import { type Answer, type SharedServer, startServerBefore, type TestServer, useServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 

@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { version } from '../src/platform/version.ts';
+import { version } from '../src/platform/base/version.ts';
 import { checkManifests, parseManifests, problemsOf } from './support/kubernetes.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { echoFileIn, LOCAL_HINT } from '../src/platform/egress/dev-destination.ts';
+import { echoFileIn, LOCAL_HINT } from '../src/platform/config/dev-destination.ts';
 import { selfSignedCertificateFor } from './support/certificates.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';

@@ -4,7 +4,7 @@ import { copyFileSync, mkdirSync, readdirSync, readFileSync, writeFileSync } fro
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
-import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
+import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
 import { newTimeOrderedId } from '../src/platform/crypto/ids.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { findLogState } from '../src/platform/db/log-partitions.ts';

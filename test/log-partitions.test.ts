@@ -3,10 +3,10 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { sweepInTurn } from '../src/modules/tokens/sweep.ts';
-import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
+import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
 import { newTimeOrderedId } from '../src/platform/crypto/ids.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
-import { migrate } from '../src/platform/db/migrate.ts';
+import { migrate } from '../src/platform/maintenance/migrate.ts';
 import { createEmptyDatabase, seeingAllTenants } from './support/database.ts';
 import { startServer, type TestServer } from './support/server.ts';
 

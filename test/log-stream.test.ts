@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
+import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
 import { STREAM_DELAY_MS, streamLogs } from '../src/platform/audit/stream.ts';
 import { startServer, type TestServer } from './support/server.ts';
 import { seeingAllTenants } from './support/database.ts';

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { Worker } from 'node:worker_threads';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { anonymousAccount } from '../src/platform/accounts.ts';
+import { anonymousAccount } from '../src/platform/base/accounts.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 
 let server: TestServer;

@@ -15,7 +15,7 @@ import { join } from 'node:path';
 import PostalMime from 'postal-mime';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { Overrides } from '../src/context.ts';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import type { MailConfig } from '../src/platform/config/mail.ts';
 import { type Context, createContext } from '../src/modules.ts';
 import {
@@ -23,7 +23,7 @@ import {
   MAILS_PER_MAILBOX_MAX,
   MAILS_PER_TENANT_MAX,
 } from '../src/platform/mail/mail-outbox.ts';
-import { createLog } from '../src/platform/log.ts';
+import { createLog } from '../src/platform/base/log.ts';
 import { createMailer, type Mailer, type MailTimeouts } from '../src/platform/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';

@@ -13,7 +13,7 @@ import {
   listRunRows,
   type RunFilter,
 } from '../src/modules/runs/rows.ts';
-import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/db/sweep.ts';
+import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/maintenance/sweep.ts';
 import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
@@ -25,10 +25,10 @@ import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
 import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/rows/timeline-rows.ts';
 import { DIGESTS_DUE_MAX, findTokensDue } from '../src/modules/tokens/rows/digests-due.ts';
 import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
-import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/audit/rows.ts';
-import { INSERT_RUNS } from '../src/platform/audit/run-rows.ts';
-import { FIND_EPHEMERAL_KEYS } from '../src/platform/crypto/rows.ts';
-import { COUNTED_MAX } from '../src/platform/pagination.ts';
+import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/db/audit-rows.ts';
+import { INSERT_RUNS } from '../src/platform/db/run-rows.ts';
+import { FIND_EPHEMERAL_KEYS } from '../src/platform/keys/rows.ts';
+import { COUNTED_MAX } from '../src/platform/base/pagination.ts';
 import * as tokenTexts from '../src/modules/tokens/rows/token-sql.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
 

@@ -13,7 +13,7 @@ import { judgeLogFile as judgeFile, type VerifyOptions } from '../src/cli/log-pr
 import { exportCheckpoints } from '../src/platform/audit/checkpoint-export.ts';
 import { proveRow, readTreeWithRows } from '../src/platform/audit/log-proof.ts';
 import { createLogVerifier, type Finding, type HeldCheckpoints } from '../src/platform/audit/log-verifier.ts';
-import { INSERT_LOGS } from '../src/platform/audit/rows.ts';
+import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
 import { STREAM_DELAY_MS } from '../src/platform/audit/stream.ts';
 import { createTreeBuilder } from '../src/platform/audit/trees.ts';
 import { openCheckpoint, signCheckpoint, signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';

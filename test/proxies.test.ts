@@ -2,8 +2,8 @@
 // Requests through a proxy are in proxy.test.ts.
 import { generateKeyPairSync, X509Certificate } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { LOCAL_HINT } from '../src/platform/egress/dev-destination.ts';
-import { sweepOnce } from '../src/platform/db/sweep.ts';
+import { LOCAL_HINT } from '../src/platform/config/dev-destination.ts';
+import { sweepOnce } from '../src/platform/maintenance/sweep.ts';
 import type { Permission } from '../src/modules/access/permissions.ts';
 import { createProxyFinder, type ProxyForUse } from '../src/modules/proxy/proxy-finder.ts';
 import { operatorTransaction } from '../src/modules/access/work.ts';

@@ -15,7 +15,7 @@ import {
   useProxyHouse,
   valuesOf,
 } from './support/proxy.ts';
-import { MAY_HAVE_ACTED } from '../src/platform/egress/fault.ts';
+import { MAY_HAVE_ACTED } from '../src/platform/base/egress-fault.ts';
 import { codeOf, makeReactor, rawOf, react, tokenOf } from './support/reactors.ts';
 import { makeApplication } from './support/stored-proxies.ts';
 

@@ -6,7 +6,7 @@ import { request as requestHttp } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
 import { createServer as createTlsServer } from 'node:tls';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { LOCAL_HINT } from '../src/platform/egress/dev-destination.ts';
+import { LOCAL_HINT } from '../src/platform/config/dev-destination.ts';
 import { certificateFor, expiredCertificateFor, selfSignedCertificateFor } from './support/certificates.ts';
 import { until } from './support/proxy.ts';
 import { codeOf, tokenOf } from './support/reactors.ts';

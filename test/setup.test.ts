@@ -7,7 +7,7 @@ import { dirname, join, resolve } from 'node:path';
 import { parseEnv } from 'node:util';
 import { expect, test as base } from 'vitest';
 import { parse } from 'yaml';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { callCommand, type CommandResult } from './support/command.ts';
 import { root } from './support/process.ts';
 

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { Client } from 'pg';
 import { superuser } from '../src/platform/dev-postgres/connection.ts';
 import { sweep, sweepInTurn } from '../src/modules/tokens/sweep.ts';
-import { DELETED_TENANT_GRACE_MS } from '../src/platform/times.ts';
+import { DELETED_TENANT_GRACE_MS } from '../src/platform/base/times.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 import { seeingAllTenants } from './support/database.ts';
 

@@ -5,11 +5,11 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { SERVER_FLAGS } from '../src/cli/become-server.ts';
-import { environmentSchema } from '../src/platform/config.ts';
+import { environmentSchema } from '../src/platform/config/config.ts';
 import { allowedCalls } from '../src/platform/sandbox/host/system-calls.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';
-import { STOP_MS, STOP_WORKERS_MS } from '../src/platform/times.ts';
+import { STOP_MS, STOP_WORKERS_MS } from '../src/platform/base/times.ts';
 
 const UNITS = ['strongroom.service', 'strongroom-migrate.service'] as const;
 /** Of ten; a service without any setting has 9.6. Node needs writable code and the network, which count. */

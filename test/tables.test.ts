@@ -1,6 +1,6 @@
 // The declaration of the tables against the database.
 import { expect, test } from 'vitest';
-import { EXPIRING_TABLES, OTHER_SEALED_TABLES, SEALED_TABLES, TABLES } from '../src/platform/db/tables.ts';
+import { EXPIRING_TABLES, OTHER_SEALED_TABLES, SEALED_TABLES, TABLES } from '../src/platform/base/tables.ts';
 import { useServer } from './support/server.ts';
 
 test('each table of the database is declared', async () => {

@@ -1,6 +1,6 @@
 // The tenant over HTTP: read, changed, counted, and deleted.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { sweepOnce } from '../src/platform/db/sweep.ts';
+import { sweepOnce } from '../src/platform/maintenance/sweep.ts';
 import { deafen, hearNotices } from './support/notices.ts';
 import { type Answer, startServer, type TestServer, type TestTenant } from './support/server.ts';
 

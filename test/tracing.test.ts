@@ -1,7 +1,7 @@
 // Traces: one tree of spans for a request, from the client's `traceparent` to the destination, exported by OTLP over HTTP, without
 // values, keys and ids of tokens. An endpoint that hangs costs spans, not requests.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { loadConfig } from '../src/platform/config.ts';
+import { loadConfig } from '../src/platform/config/config.ts';
 import { type CollectedSpan, type Collector, newParent, startCollector } from './support/collector.ts';
 import { codeOf, makeReactor, rawOf, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { type Answer, type TestServer } from './support/server.ts';

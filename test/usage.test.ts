@@ -1,7 +1,7 @@
 // The usage by the hour: what counts as what, who asked, sums of processes, bounds, and the report.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createUsageCounts, startWritingUsage } from '../src/modules/access/usage.ts';
-import { sweepOnce } from '../src/platform/db/sweep.ts';
+import { sweepOnce } from '../src/platform/maintenance/sweep.ts';
 import { join } from './support/people.ts';
 import { codeOf, makeReactor, react, type SharedReactorServer, useReactorServer } from './support/reactors.ts';
 import { type SharedServer, startServer, type TestServer, type TestTenant } from './support/server.ts';

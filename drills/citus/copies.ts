@@ -8,7 +8,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import type { RunningServer } from '../../bench/servers.ts';
 import { headersOf } from '../../bench/turns.ts';
-import { DISTRIBUTED_TABLES } from '../../src/platform/db/tables.ts';
+import { DISTRIBUTED_TABLES } from '../../src/platform/base/tables.ts';
 import { makeCluster, makeDatabase, type Node, runOn } from './cluster.ts';
 import { type Commands, say } from './commands.ts';
 import { startWriters, WRITERS_START_MS } from './writers.ts';

@@ -3,8 +3,8 @@ import { spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { shardFunctions } from '../../src/modules.ts';
-import { distribute } from '../../src/platform/db/distribute.ts';
-import { migrate } from '../../src/platform/db/migrate.ts';
+import { distribute } from '../../src/platform/maintenance/distribute.ts';
+import { migrate } from '../../src/platform/maintenance/migrate.ts';
 import { makeCluster, type Node, runOn, SUPERUSER } from './cluster.ts';
 import { migrations, root, say } from './commands.ts';
 

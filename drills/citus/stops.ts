@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createInterface } from 'node:readline';
 import type { Readable } from 'node:stream';
 import { setTimeout as pause } from 'node:timers/promises';
-import { DISTRIBUTED_TABLES } from '../../src/platform/db/tables.ts';
+import { DISTRIBUTED_TABLES } from '../../src/platform/base/tables.ts';
 import { runOn } from './cluster.ts';
 import { type Commands, say } from './commands.ts';
 

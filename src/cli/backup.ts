@@ -1,22 +1,22 @@
 // The commands that write: an encrypted backup of the vault, and the list of what was deleted.
 import { pipeline, Readable } from 'node:stream';
 import { constants, createGzip } from 'node:zlib';
-import { createAccounts } from '../platform/accounts.ts';
+import { createAccounts } from '../platform/base/accounts.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
-import type { Config } from '../platform/config.ts';
+import type { Config } from '../platform/config/config.ts';
 import { createAgeEncryption } from '../platform/crypto/age-file.ts';
 import { memoryDigest } from '../platform/crypto/digest.ts';
 import { type KeyProvider, parseWrapped } from '../platform/crypto/key-provider.ts';
-import { createKeyRows } from '../platform/crypto/rows.ts';
-import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
+import { createKeyRows } from '../platform/keys/rows.ts';
+import { environmentOf, openVault } from '../platform/keys/vault-keys.ts';
 import { dumpTables, type Manifest } from '../platform/db/backup/dump.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
-import { KEPT_TABLES } from '../platform/db/tables.ts';
-import { StartError } from '../platform/errors.ts';
-import { createLog } from '../platform/log.ts';
-import { checkNewFile, writeNewFile } from '../platform/new-file.ts';
-import { closeAll, noVault, openDatabase, type Start } from '../platform/open-database.ts';
-import { version } from '../platform/version.ts';
+import { KEPT_TABLES } from '../platform/base/tables.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { createLog } from '../platform/base/log.ts';
+import { checkNewFile, writeNewFile } from '../platform/base/new-file.ts';
+import { closeAll, noVault, openDatabase, type Start } from '../platform/services/open-database.ts';
+import { version } from '../platform/base/version.ts';
 import { createProgress, mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
 

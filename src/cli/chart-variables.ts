@@ -1,5 +1,5 @@
 // The names that the Helm chart takes: variables that are no secrets, and keys of its secret. They are in its values.schema.json.
-import { environmentSchema, fileVariables } from '../platform/config.ts';
+import { environmentSchema, fileVariables } from '../platform/config/config.ts';
 
 /** Secrets, which are files: VAULT_TOKEN_FILE is a variable of its own. */
 const secrets: readonly string[] = [...fileVariables, 'VAULT_TOKEN'];

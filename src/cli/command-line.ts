@@ -1,7 +1,7 @@
 // Parses a command line, prints help and usage errors, and runs the command.
 import { parseArgs } from 'node:util';
-import { StartError } from '../platform/errors.ts';
-import { version } from '../platform/version.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { version } from '../platform/base/version.ts';
 import type { CommandIo, Surroundings } from './command.ts';
 import {
   findCommand,
@@ -63,7 +63,9 @@ export const runCommand = async (argv: string[], surroundings: Surroundings): Pr
     // Errors of parseArgs are about the command line only.
     const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
     const isSaid = isUsage || error instanceof StartError;
-    io.say(isSaid ? (error as Error).message : (await import('../platform/failure-text.ts')).failureText(error));
+    io.say(
+      isSaid ? (error as Error).message : (await import('../platform/services/failure-text.ts')).failureText(error),
+    );
     const isMisuse = isUsage || error instanceof UsageError;
     return isMisuse && exitsWith2.includes(argv[0] ?? '') ? 2 : 1;
   }

@@ -11,20 +11,20 @@ import {
   parsePermissions,
 } from '../modules/people/bootstrap.ts';
 import { addApplicationKey, type AddedKey, listKeys, revokeKey, rotateKey } from '../modules/access/operator-keys.ts';
-import { type Config, loadConfig } from '../platform/config.ts';
+import { type Config, loadConfig } from '../platform/config/config.ts';
 import { type Context, createContext } from '../modules.ts';
 import { distributeDatabase, migrateDatabase } from './inspection.ts';
 import type { Sensitive } from '../platform/crypto/sensitive.ts';
 import { readCredentials } from '../modules/access/dev-credentials.ts';
 import { duration } from '../platform/config/forms.ts';
-import { StartError } from '../platform/errors.ts';
+import { StartError } from '../platform/base/errors.ts';
 import { parseDate } from '../platform/json/dates.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
 import { resetSecondFactor } from '../modules/people/lost-devices.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
 import { bindDomain, listBoundDomains, unbindDomain } from '../modules/people/sso/domains.ts';
 import { removeProvider } from '../modules/people/sso/provider.ts';
-import { operator } from '../platform/audit/record.ts';
+import { operator } from '../platform/db/audit-record.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
 import type { CommandIo } from './command.ts';
 import type { CommandName, Values } from './command-table.ts';
@@ -54,7 +54,7 @@ import { versionReport, versionText } from './version-report.ts';
 import { nextText, setup } from './setup.ts';
 import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
-import { PROGRAM } from '../platform/program.ts';
+import { PROGRAM } from '../platform/base/program.ts';
 
 /** Loaded by the commands that need them: their packages would add a tenth to the start of every other command. */
 const loadBackup = () => import('./backup.ts');

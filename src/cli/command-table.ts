@@ -1,8 +1,8 @@
 // The table of the operator's commands, with options, help texts and examples.
 import type { parseArgs } from 'node:util';
-import { PROGRAM } from '../platform/program.ts';
-import { DELETED_TENANT_GRACE_MS } from '../platform/times.ts';
-import { nearestName } from '../platform/unknown-names.ts';
+import { PROGRAM } from '../platform/base/program.ts';
+import { DELETED_TENANT_GRACE_MS } from '../platform/base/times.ts';
+import { nearestName } from '../platform/base/unknown-names.ts';
 
 type OptionText = { value?: string; text: string };
 

@@ -7,16 +7,16 @@ import {
   loadConfig,
   sharesConsoleHost,
   sharesFieldsHost,
-} from '../platform/config.ts';
-import { failureText } from '../platform/failure-text.ts';
-import { isWithoutDatabase } from '../platform/open-database.ts';
+} from '../platform/config/config.ts';
+import { failureText } from '../platform/services/failure-text.ts';
+import { isWithoutDatabase } from '../platform/services/open-database.ts';
 import type { CommandIo } from './command.ts';
 import { checkMail, createInspection, createWorkbench, type Inspection, type Workbench } from './inspection.ts';
 import type { LogState } from '../platform/db/log-partitions.ts';
 import { MARK_LEAKPROOF_COMMAND } from '../platform/db/tenant-walls.ts';
-import { StartError } from '../platform/errors.ts';
+import { StartError } from '../platform/base/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
-import { MIGRATE, PROGRAM, START } from '../platform/program.ts';
+import { MIGRATE, PROGRAM, START } from '../platform/base/program.ts';
 
 /** A finding that does not prevent a start. */
 type Warning = { warning: string };

@@ -9,8 +9,8 @@ import {
 import type { Context } from '../modules.ts';
 import { openDocument } from '../platform/crypto/signed-json.ts';
 import { parsePublicKey, publicKeyText } from '../platform/crypto/signed-note.ts';
-import { StartError } from '../platform/errors.ts';
-import { DELETED_TENANT_GRACE_MS } from '../platform/times.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { DELETED_TENANT_GRACE_MS } from '../platform/base/times.ts';
 import { UsageError } from './usage-error.ts';
 
 /** A certificate has some hundred bytes, and a line for each key. */

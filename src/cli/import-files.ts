@@ -2,8 +2,8 @@
 import { constants, existsSync, readFileSync } from 'node:fs';
 import { type FileHandle, open, rename, unlink, writeFile } from 'node:fs/promises';
 import { z } from 'zod';
-import { csvCell } from '../platform/csv-cell.ts';
-import { StartError } from '../platform/errors.ts';
+import { csvCell } from '../platform/base/csv-cell.ts';
+import { StartError } from '../platform/base/errors.ts';
 import type { Json } from '../platform/json/json.ts';
 import { UsageError } from './usage-error.ts';
 

@@ -1,7 +1,7 @@
 // Reads the rows of an import as a stream: CSV, lines of JSON, or one JSON document. Holds one row at a time.
 import { pipeline, Readable } from 'node:stream';
 import { type CsvError, parse } from 'csv-parse';
-import { StartError } from '../platform/errors.ts';
+import { StartError } from '../platform/base/errors.ts';
 import { type Json } from '../platform/json/json.ts';
 import { JsonSyntaxError, parseInSlices } from '../platform/json/json-parser.ts';
 import { runAtOnce } from '../platform/json/slices.ts';

@@ -6,14 +6,14 @@ import { operatorCreates } from '../modules/access/work.ts';
 import { type ImportOutcome, type ImportRow, importTokens } from '../modules/tokens/import-tokens.ts';
 import type { TokensContext } from '../modules/tokens/context.ts';
 import { sha256Hex } from '../platform/crypto/digest.ts';
-import { AppError, StartError } from '../platform/errors.ts';
+import { AppError, StartError } from '../platform/base/errors.ts';
 import { headerLine, openImportFiles, resultLine } from './import-files.ts';
 import { formatOf, hintsOf, idOf, type ImportFormat, parseRow, resultOf, withHeader } from './import-formats.ts';
 import { openSource, type Source, type SourceRow } from './import-source.ts';
 import { createDecryption, type Decryption } from './import-decryption.ts';
 import type { CommandIo } from './command.ts';
 import { throwUsage, UsageError } from './usage-error.ts';
-import { PROGRAM } from '../platform/program.ts';
+import { PROGRAM } from '../platform/base/program.ts';
 
 /** Rows of one statement. Larger batches are hardly faster, and a stopped import repeats one batch. */
 const BATCH_ROWS = 500;

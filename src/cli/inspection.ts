@@ -1,29 +1,29 @@
 // What commands open without serving: the database, the sandbox without a vault, and the mail server.
 import type { Overrides } from '../context.ts';
-import { createAccounts } from '../platform/accounts.ts';
-import type { Config } from '../platform/config.ts';
+import { createAccounts } from '../platform/base/accounts.ts';
+import type { Config } from '../platform/config/config.ts';
 import type { MailConfig } from '../platform/config/mail.ts';
-import { environmentOf, openVault } from '../platform/crypto/vault-keys.ts';
-import { createKeyRows } from '../platform/crypto/rows.ts';
+import { environmentOf, openVault } from '../platform/keys/vault-keys.ts';
+import { createKeyRows } from '../platform/keys/rows.ts';
 import { isOnThisMachine } from '../platform/db/connection-errors.ts';
-import { distribute } from '../platform/db/distribute.ts';
-import { findPlacement, type Placement } from '../platform/db/placement.ts';
+import { distribute } from '../platform/maintenance/distribute.ts';
+import { findPlacement, type Placement } from '../platform/maintenance/placement.ts';
 import { shardFunctions } from '../modules.ts';
-import { findPendingMigrations, migrate, type MigrationResult } from '../platform/db/migrate.ts';
+import { findPendingMigrations, migrate, type MigrationResult } from '../platform/maintenance/migrate.ts';
 import { findLogState, type LogState } from '../platform/db/log-partitions.ts';
 import { findWalls, type Walls } from '../platform/db/tenant-walls.ts';
 import type { ServerRole } from '../platform/db/server-role.ts';
 import { createEgress } from '../platform/egress/client.ts';
-import { StartError } from '../platform/errors.ts';
-import { createLog } from '../platform/log.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { createLog } from '../platform/base/log.ts';
 import { MailFault } from '../platform/mail/fault.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import { createMailer } from '../platform/mail/mailer.ts';
-import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/open-database.ts';
-import type { Platform } from '../platform/platform.ts';
-import { openSandbox, startSandbox } from '../platform/sandbox/host/open-sandbox.ts';
+import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/services/open-database.ts';
+import type { Platform } from '../platform/services/platform.ts';
+import { openSandbox, startSandbox } from '../platform/services/open-sandbox.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
-import { MIGRATE } from '../platform/program.ts';
+import { MIGRATE } from '../platform/base/program.ts';
 
 /** Whether only shares make the root key, and none were given. */
 const isSplit = ({ keyShares, rootKey }: Config): boolean => keyShares.length > 0 && !rootKey;

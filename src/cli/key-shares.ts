@@ -1,12 +1,12 @@
 // The commands for shares of the root key: split, combine, unseal, seal; and the shares that other commands ask for.
 import type { Readable } from 'node:stream';
-import type { Config } from '../platform/config.ts';
+import type { Config } from '../platform/config/config.ts';
 import { splitRootKey } from '../platform/crypto/key-shares.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { collectShares, type SharesGiven } from '../platform/crypto/share-collection.ts';
 import { SHARES_MAX, THRESHOLD_LEAST } from '../platform/crypto/share-sets.ts';
-import { findRootKeyBytes, ROOT_KEY_BYTES } from '../platform/crypto/vault-keys.ts';
-import { StartError } from '../platform/errors.ts';
+import { findRootKeyBytes, ROOT_KEY_BYTES } from '../platform/keys/vault-keys.ts';
+import { StartError } from '../platform/base/errors.ts';
 import { askUnsealSocket } from '../unseal-socket.ts';
 import type { CommandIo } from './command.ts';
 import { askHidden } from './passphrase.ts';

@@ -2,7 +2,7 @@
 // memory looks written, and is lost when the container ends.
 import { readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
-import { IS_IMAGE } from '../platform/program.ts';
+import { IS_IMAGE } from '../platform/base/program.ts';
 import { UsageError } from './usage-error.ts';
 
 /** A line of /proc/self/mountinfo: what of a file system is mounted where. */

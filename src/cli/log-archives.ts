@@ -1,7 +1,7 @@
 // Verifies archives of the audit log, and says which rows of a log they have.
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
-import { type ArchiveMark, isSameMark, isSignedMark } from '../platform/audit/archive-mark.ts';
+import { type ArchiveMark, isSameMark, isSignedMark } from '../platform/db/archive-mark.ts';
 import {
   createLogVerifier,
   type Finding,
@@ -9,17 +9,17 @@ import {
   type ProofEvent,
   type VerifiedLog,
 } from '../platform/audit/log-verifier.ts';
-import { isDeletionOf } from '../platform/audit/leaf.ts';
+import { isDeletionOf } from '../platform/db/leaf.ts';
 import type { LogPublicKey } from '../platform/crypto/signed-note.ts';
-import { StartError } from '../platform/errors.ts';
+import { StartError } from '../platform/base/errors.ts';
 import {
   isArchivePath,
   type LogManifest,
   markOf,
   readManifest,
   verifyLogArchive,
-} from '../platform/log-archive-file.ts';
-import { readArchiveEvents } from '../platform/log-archive-proof.ts';
+} from '../platform/audit/log-archive-file.ts';
+import { readArchiveEvents } from '../platform/audit/log-archive-proof.ts';
 
 export type Verdict = { finding: Finding | undefined; verified: readonly VerifiedLog[] };
 

@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { proveRow, readRows, readTreeWithRows } from '../platform/audit/log-proof.ts';
-import { isDeletionOf } from '../platform/audit/leaf.ts';
+import { isDeletionOf } from '../platform/db/leaf.ts';
 import type { Finding, HeldCheckpoints, ProofEvent, VerifiedLog } from '../platform/audit/log-verifier.ts';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
 import { firstIdAt, GREATEST_ID, LEAST_ID } from '../platform/crypto/ids.ts';
@@ -26,12 +26,12 @@ import {
   isSignedMonth,
 } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
-import { StartError } from '../platform/errors.ts';
-import { writePrivate } from '../platform/files.ts';
-import { isArchivePath, readLines } from '../platform/log-archive-file.ts';
-import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/log-proof-file.ts';
-import { writeNewFile } from '../platform/new-file.ts';
-import type { Platform } from '../platform/platform.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { writePrivate } from '../platform/base/files.ts';
+import { isArchivePath, readLines } from '../platform/audit/log-archive-file.ts';
+import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/audit/log-proof-file.ts';
+import { writeNewFile } from '../platform/base/new-file.ts';
+import type { Platform } from '../platform/services/platform.ts';
 import type { CommandIo } from './command.ts';
 import {
   judgeArchive,
@@ -42,7 +42,7 @@ import {
   verifyEvents,
 } from './log-archives.ts';
 import { UsageError } from './usage-error.ts';
-import { PROGRAM } from '../platform/program.ts';
+import { PROGRAM } from '../platform/base/program.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */
 const PROOF_BYTES_MAX = 32 * 1024 * 1024;

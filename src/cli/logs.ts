@@ -3,7 +3,7 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Client } from 'pg';
 import { TreeTampered } from '../platform/audit/tree-state.ts';
-import { signMark } from '../platform/audit/archive-mark.ts';
+import { signMark } from '../platform/db/archive-mark.ts';
 import type { LogSigning } from '../platform/crypto/log-signing.ts';
 import { firstIdAt, timeOfId } from '../platform/crypto/ids.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
@@ -20,9 +20,9 @@ import {
 import { findTreePosition } from '../platform/db/log-stream.ts';
 import { addArchivedMonth, dropArchivedLeaves, findArchivedMonths, isSignedMonth } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
-import { StartError } from '../platform/errors.ts';
-import { exists } from '../platform/files.ts';
-import { proofOfPartition } from '../platform/log-archive-proof.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { exists } from '../platform/base/files.ts';
+import { proofOfPartition } from '../platform/audit/log-archive-proof.ts';
 import {
   type ArchiveProof,
   archivePath,
@@ -32,12 +32,12 @@ import {
   tallyOf,
   verifyLogArchive,
   writeLogArchive,
-} from '../platform/log-archive-file.ts';
-import type { Platform } from '../platform/platform.ts';
+} from '../platform/audit/log-archive-file.ts';
+import type { Platform } from '../platform/services/platform.ts';
 import { mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
 import { UsageError } from './usage-error.ts';
-import { PROGRAM } from '../platform/program.ts';
+import { PROGRAM } from '../platform/base/program.ts';
 
 export type ArchiveOptions = { directory: string; month: string | undefined; isKept: boolean; isJson: boolean };
 

@@ -1,5 +1,5 @@
 // The entry point of the command line: switches to the right Node version first, and connects the command to the process.
-import { isHandedOver } from '../platform/node-24.ts';
+import { isHandedOver } from '../platform/base/node-24.ts';
 
 /** Resolves when a stream has passed on what was written to it, or its reader is gone. */
 const flush = (stream: NodeJS.WriteStream): Promise<void> =>

@@ -1,11 +1,11 @@
 // Generates the OpenAPI document without a server: registers the routes and calls none.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { buildApp } from '../app.ts';
-import { loadConfig } from '../platform/config.ts';
+import { loadConfig } from '../platform/config/config.ts';
 import type { Context } from '../modules.ts';
 import { documentOf } from '../platform/http/openapi/openapi.ts';
-import { StartError } from '../platform/errors.ts';
-import { createLog } from '../platform/log.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { createLog } from '../platform/base/log.ts';
 import type { CommandIo } from './command.ts';
 
 /** @returns the text of openapi/openapi.json. It depends on the routes only, not on the environment. */

@@ -1,10 +1,10 @@
 // Runs an author's file in the real sandbox, with args of the command line. Without a vault, `req.svc` is null.
 import { readFileSync } from 'node:fs';
 import { text } from 'node:stream/consumers';
-import { loadConfig } from '../platform/config.ts';
+import { loadConfig } from '../platform/config/config.ts';
 import type { CommandIo } from './command.ts';
 import { createWorkbench } from './inspection.ts';
-import { StartError } from '../platform/errors.ts';
+import { StartError } from '../platform/base/errors.ts';
 import { describeModules } from '../modules/code/code.ts';
 import { answerFetch } from '../modules/code/fetch-client.ts';
 import { CallFault, type Outcome, type RunFault, whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';

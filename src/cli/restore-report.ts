@@ -3,7 +3,7 @@ import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { openToken } from '../modules/tokens/tokens.ts';
 import type { CommandIo } from './command.ts';
 import { createContext } from '../modules.ts';
-import type { Config } from '../platform/config.ts';
+import type { Config } from '../platform/config/config.ts';
 import type { Manifest } from '../platform/db/backup/dump.ts';
 import { countRows, listTenantIds, sampleTokens } from '../platform/db/backup/scratch.ts';
 import { inSession } from '../platform/db/backup/session.ts';

@@ -5,8 +5,8 @@ import { join } from 'node:path';
 import { randomBase62 } from '../platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { percentDecoded } from '../platform/config/forms.ts';
-import { StartError } from '../platform/errors.ts';
-import { IS_IMAGE, SETUP } from '../platform/program.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { IS_IMAGE, SETUP } from '../platform/base/program.ts';
 
 const ROOT_KEY_BYTES = 32;
 /** 190 bits in base62, because the passwords are parts of URLs. */

@@ -21,7 +21,7 @@ import {
   svcProxyMs,
   TIMEOUT_SECONDS,
   timeoutsOf,
-} from '../platform/times.ts';
+} from '../platform/base/times.ts';
 
 const seconds = (ms: number): string => `${(ms / 1000).toLocaleString('en')} s`;
 

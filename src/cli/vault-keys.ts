@@ -4,14 +4,14 @@ import { LEAST_ID } from '../platform/crypto/ids.ts';
 import { rotateDataKey } from '../modules/access/data-keys.ts';
 import type { Context } from '../modules.ts';
 import { parseWrapped, type RootKeyName } from '../platform/crypto/key-provider.ts';
-import { createResealRows } from '../platform/crypto/reseal-rows.ts';
-import { rotateRoot } from '../platform/crypto/rotate-root.ts';
-import { createRotationRows } from '../platform/crypto/rotation-rows.ts';
+import { createResealRows } from '../platform/keys/reseal-rows.ts';
+import { rotateRoot } from '../platform/keys/rotate-root.ts';
+import { createRotationRows } from '../platform/keys/rotation-rows.ts';
 import { SealBroken } from '../platform/crypto/seal.ts';
-import { SEALED_TABLES } from '../platform/db/tables.ts';
+import { SEALED_TABLES } from '../platform/base/tables.ts';
 import { releaseLease, takeLease } from '../platform/db/leases.ts';
-import { StartError } from '../platform/errors.ts';
-import { PROGRAM } from '../platform/program.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { PROGRAM } from '../platform/base/program.ts';
 
 /** Longer than a slice of keys takes, also where a key service is slow. After a kill, the next run waits so long. */
 const LEASE_MS = 15_000;

@@ -2,7 +2,7 @@
 import { existsSync, readFileSync } from 'node:fs';
 import { createRequire } from 'node:module';
 import { release } from 'node:os';
-import { commit, version } from '../platform/version.ts';
+import { commit, version } from '../platform/base/version.ts';
 
 export type VersionReport = {
   version: string;

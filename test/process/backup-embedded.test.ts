@@ -2,7 +2,7 @@
 import { copyFileSync, mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
-import { KEPT_TABLES } from '../../src/platform/db/tables.ts';
+import { KEPT_TABLES } from '../../src/platform/base/tables.ts';
 import { type Ended, runToEnd, shareBackups } from '../support/backups.ts';
 import { spawnServer, untilReady } from '../support/process.ts';
 

@@ -9,7 +9,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { describe, expect } from 'vitest';
 import { superuser } from '../../src/platform/dev-postgres/connection.ts';
 import { findRunningPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
-import { StartError } from '../../src/platform/errors.ts';
+import { StartError } from '../../src/platform/base/errors.ts';
 import { it, postmasterPid, processesOf, programThatStarts, query } from '../support/embedded.ts';
 import { killIfAlive, root } from '../support/process.ts';
 

@@ -3,7 +3,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import { constants, getPriority } from 'node:os';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { mayRaisePriority, NICENESS_MAX } from '../../src/platform/priority.ts';
+import { mayRaisePriority, NICENESS_MAX } from '../../src/platform/base/priority.ts';
 import { startExecutor } from '../../src/platform/sandbox/host/executor-process.ts';
 import type { Lease } from '../../src/platform/sandbox/host/lease.ts';
 import { createPool, type Pool } from '../../src/platform/sandbox/host/pool.ts';

@@ -2,7 +2,7 @@
 import { connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
-import { READ_MS_MAX } from '../../src/platform/times.ts';
+import { READ_MS_MAX } from '../../src/platform/base/times.ts';
 import { makeReactor, react } from '../support/reactors.ts';
 import { type Answer, startServerBefore, type TestServer, type TestTenant } from '../support/server.ts';
 import { askProxy, makeProxy } from '../support/stored-proxies.ts';

@@ -1,6 +1,6 @@
 // Memory of bodies that code fetches: many at once of one tenant neither fill it nor delay another tenant.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type Accounts, createAccounts } from '../../src/platform/accounts.ts';
+import { type Accounts, createAccounts } from '../../src/platform/base/accounts.ts';
 import { createEgress, type Egress } from '../../src/platform/egress/client.ts';
 import { answerFetch } from '../../src/modules/code/fetch-client.ts';
 import { testCa } from '../support/certificates.ts';

@@ -2,11 +2,11 @@
 import { execFileSync } from 'node:child_process';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, beforeEach, describe, expect, test, vi } from 'vitest';
-import { anonymousAccount } from '../../src/platform/accounts.ts';
-import { Operation, mark, takeHeld, within } from '../../src/platform/event-loop.ts';
-import { createHeldOperations, startCountingHeld } from '../../src/platform/held-operations.ts';
-import { createLog } from '../../src/platform/log.ts';
-import { startWatchdog } from '../../src/platform/watchdog.ts';
+import { anonymousAccount } from '../../src/platform/base/accounts.ts';
+import { Operation, mark, takeHeld, within } from '../../src/platform/base/event-loop.ts';
+import { createHeldOperations, startCountingHeld } from '../../src/platform/base/held-operations.ts';
+import { createLog } from '../../src/platform/base/log.ts';
+import { startWatchdog } from '../../src/platform/base/watchdog.ts';
 import { startServer, type TestServer } from '../support/server.ts';
 
 /** Uses CPU time of this thread, without a pause. */
@@ -139,9 +139,9 @@ describe('what the watchdog found', () => {
 
   test('names no operation for garbage collections', async () => {
     const script = `
-      const { Operation, within } = await import(${JSON.stringify(new URL('../../src/platform/event-loop.ts', import.meta.url).href)});
-      const { startWatchdog } = await import(${JSON.stringify(new URL('../../src/platform/watchdog.ts', import.meta.url).href)});
-      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../../src/platform/held-operations.ts', import.meta.url).href)});
+      const { Operation, within } = await import(${JSON.stringify(new URL('../../src/platform/base/event-loop.ts', import.meta.url).href)});
+      const { startWatchdog } = await import(${JSON.stringify(new URL('../../src/platform/base/watchdog.ts', import.meta.url).href)});
+      const { createHeldOperations, startCountingHeld } = await import(${JSON.stringify(new URL('../../src/platform/base/held-operations.ts', import.meta.url).href)});
       startWatchdog({ turnCpuMsMax: 60_000 });
       const log = { error: (line) => console.log(JSON.stringify(line)) };
       startCountingHeld({ heldOperations: createHeldOperations(() => new Date()), log }, () => console.log('told'));

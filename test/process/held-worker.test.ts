@@ -16,7 +16,7 @@ beforeAll(async () => {
   dataDir = createDataDir('held');
   namePath = join(dataDir, 'operation.json');
   // Loaded before the server, into each process: holds the loop for the named operation when it is told to.
-  const eventLoop = pathToFileURL(join(root, 'src/platform/event-loop.ts')).href;
+  const eventLoop = pathToFileURL(join(root, 'src/platform/base/event-loop.ts')).href;
   const holder = `import { readFileSync } from 'node:fs';
     import { Operation, within } from '${eventLoop}';
     process.on('SIGUSR2', () => {

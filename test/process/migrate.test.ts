@@ -7,7 +7,7 @@ import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
-import { MigrationError, findPendingMigrations, migrate } from '../../src/platform/db/migrate.ts';
+import { MigrationError, findPendingMigrations, migrate } from '../../src/platform/maintenance/migrate.ts';
 import type { DatabaseAddress } from '../../src/platform/dev-postgres/connection.ts';
 import { createDatabase, createEmptyDatabase } from '../support/database.ts';
 import type { TestDatabase } from '../support/database.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { version } from '../../src/platform/version.ts';
+import { version } from '../../src/platform/base/version.ts';
 import { root, type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
 
 type Entry = { version: string; dev?: true; link?: true; os?: string[]; cpu?: string[] };

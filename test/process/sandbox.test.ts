@@ -1,7 +1,7 @@
 // Untrusted code cannot persist, starve others, crash the server, escape, or impersonate.
 // With the real sandbox, both modes of isolation, and each isolation by the system that works here.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { AppError } from '../../src/platform/errors.ts';
+import type { AppError } from '../../src/platform/base/errors.ts';
 import type { WallKind } from '../../src/platform/sandbox/protocol/sandbox.ts';
 import { hostilePrograms } from '../hostile/programs.ts';
 import { endOf, findWalls, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';

@@ -45,7 +45,7 @@ test('the packages that trace are loaded only for an endpoint', async () => {
       registerHooks({ resolve: (name, context, next) => { const found = next(name, context); loaded.add(found.url); return found; } });
       await import('./src/app.ts');
       const { openTracing } = await import('./src/platform/tracing/open-tracing.ts');
-      const { loadConfig } = await import('./src/platform/config.ts');
+      const { loadConfig } = await import('./src/platform/config/config.ts');
       const { createMetrics } = await import('./src/platform/metrics/metrics.ts');
       await openTracing(loadConfig(), { metrics: createMetrics(), log: console, monotonicMs: () => 0 });
       console.log(JSON.stringify([...loaded]));`;

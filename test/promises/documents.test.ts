@@ -8,7 +8,7 @@ import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
 import { filterNames, isAliasFilter } from '../../src/modules/tokens/expressions/filters.ts';
 import { logQuery } from '../../src/modules/logs/logs.schema.ts';
 import { cursorQuery } from '../../src/platform/http/list-parameters.ts';
-import { environmentSchema, fileVariables } from '../../src/platform/config.ts';
+import { environmentSchema, fileVariables } from '../../src/platform/config/config.ts';
 import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
 import { blocksOf, pagesWithCommands } from '../support/pages.ts';

@@ -12,7 +12,7 @@ import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
 import { createOpenedTexts } from '../../src/modules/tokens/expressions/opened-texts.ts';
 import { createPrefixSet } from '../../src/modules/tokens/expressions/prefix-set.ts';
 import { scanTemplate, type Template } from '../../src/modules/tokens/expressions/template.ts';
-import { createAccounts } from '../../src/platform/accounts.ts';
+import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { callHead, doneHead } from '../../src/platform/sandbox/host/heads.ts';
 import { encodeFrame, frameKinds } from '../../src/platform/sandbox/protocol/frames.ts';
 import type { Headers } from '../../src/platform/egress/headers.ts';

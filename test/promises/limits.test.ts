@@ -1,9 +1,9 @@
 // Every limit is a named constant; what grows has a bound. The bounds of the write queue, and fairness within it.
 import { expect, test } from 'vitest';
-import { createAccounts } from '../../src/platform/accounts.ts';
+import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { createMetrics } from '../../src/platform/metrics/metrics.ts';
 import { createBatcher as createBatcherFor } from '../../src/platform/db/batcher.ts';
-import { AppError, conflict, unavailable } from '../../src/platform/errors.ts';
+import { AppError, conflict, unavailable } from '../../src/platform/base/errors.ts';
 
 const createBatcher = <Result>(run: (tenant: string, rows: string) => Promise<Result[] | void>, batchesMax: number) =>
   createBatcherFor(run, batchesMax, createAccounts(), createMetrics(), 'logs');

@@ -16,9 +16,9 @@ test('all tenants are named by few files', () => {
   expect(using(/ALL_TENANTS|'strongroom\.tenants'/)).toEqual([
     'platform/db/backup/session.ts',
     'platform/db/database.ts',
-    'platform/db/migrate.ts',
     'platform/db/named-tenants.ts',
     'platform/db/statements.ts',
+    'platform/maintenance/migrate.ts',
   ]);
   // What a person, an address or the first tenant has to do with other tenants.
   expect(using(/\bforPerson\(|\bamongAllTenants\(/)).toEqual([

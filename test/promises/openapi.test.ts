@@ -1,6 +1,6 @@
 // The document tells the truth: it is the committed one, it has every route and no other, and its examples are what the
 // rules make of them. Needs no database: registering routes asks nothing of one.
-import { FieldErrorCollector } from '../../src/platform/errors.ts';
+import { FieldErrorCollector } from '../../src/platform/base/errors.ts';
 import { execFile } from 'node:child_process';
 import { fileURLToPath } from 'node:url';
 import { promisify } from 'node:util';
@@ -8,13 +8,13 @@ import type { RouteOptions } from 'fastify';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { parseApiKey } from '../../src/modules/access/api-keys.ts';
 import { buildApp } from '../../src/app.ts';
-import { loadConfig } from '../../src/platform/config.ts';
+import { loadConfig } from '../../src/platform/config/config.ts';
 import type { Context } from '../../src/modules.ts';
 import type { App } from '../../src/platform/http/app-type.ts';
 import { documentOf } from '../../src/platform/http/openapi/openapi.ts';
-import { createAccounts } from '../../src/platform/accounts.ts';
-import { createHeldOperations } from '../../src/platform/held-operations.ts';
-import { createLog } from '../../src/platform/log.ts';
+import { createAccounts } from '../../src/platform/base/accounts.ts';
+import { createHeldOperations } from '../../src/platform/base/held-operations.ts';
+import { createLog } from '../../src/platform/base/log.ts';
 import type { Json } from '../../src/platform/json/json.ts';
 import { committed, document, fits, type Node, resolved } from '../support/document.ts';
 import { collectRoutes } from '../support/routes.ts';

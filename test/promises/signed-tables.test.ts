@@ -4,7 +4,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { createRowMacs, encodeRow } from '../../src/platform/crypto/row-mac.ts';
 import { prepareDigestKey } from '../../src/platform/crypto/digest.ts';
-import { CHECKED_OTHERWISE, SIGNED_TABLES, type SignedTable } from '../../src/platform/db/tables.ts';
+import { CHECKED_OTHERWISE, SIGNED_TABLES, type SignedTable } from '../../src/platform/base/tables.ts';
 
 const schema = readFileSync(new URL('../../prisma/schema.prisma', import.meta.url), 'utf8');
 
@@ -89,10 +89,10 @@ test('rows of the audit log are inserted by statements that take a MAC, and by n
       .toSorted();
   expect(using(/INSERT INTO audit_log/)).toEqual([
     'modules/tokens/rows/new-tokens-sql.ts',
-    'platform/audit/rows.ts',
+    'platform/db/audit-rows.ts',
     // A partition that is put back.
     'platform/db/log-partitions.ts',
   ]);
   expect(using(/\.audit_log\b/)).toEqual([]);
-  expect(using(/\bas (?:SignedLog|LogMac)\b/)).toEqual(['platform/audit/log-macs.ts', 'platform/crypto/log-mac.ts']);
+  expect(using(/\bas (?:SignedLog|LogMac)\b/)).toEqual(['platform/crypto/log-mac.ts', 'platform/db/log-macs.ts']);
 });

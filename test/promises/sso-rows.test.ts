@@ -1,7 +1,7 @@
 // Rows of single sign-on that a writer of the database puts back after a change authorise nothing.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { bindDomain, unbindDomain } from '../../src/modules/people/sso/domains.ts';
-import { SIGNED_TABLES } from '../../src/platform/db/tables.ts';
+import { SIGNED_TABLES } from '../../src/platform/base/tables.ts';
 import { testCa } from '../support/certificates.ts';
 import { type Browser, type ConsoleServer, startConsole } from '../support/console.ts';
 import { type Account, type OidcProvider, openProviderBrowser, startOidcProvider } from '../support/oidc.ts';

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { generateX25519Identity, identityToRecipient } from 'age-encryption';
 import { Client } from 'pg';
 import { afterAll, beforeAll, expect } from 'vitest';
-import { KEPT_TABLES } from '../../src/platform/db/tables.ts';
+import { KEPT_TABLES } from '../../src/platform/base/tables.ts';
 import { createEmptyDatabase, type TestDatabase } from './database.ts';
 import { callCommand, type CommandResult } from './command.ts';
 import { runCommand } from './process.ts';

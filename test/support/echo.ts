@@ -29,7 +29,7 @@ createServer({ cert, key }, async (request, response) => {
   // Only now: where another one has the port, a server goes on to trust the certificate of that.
   mkdirSync(DATA_DIR, { recursive: true, mode: 0o700 });
   writeFileSync(path, cert);
-  // As src/platform/egress/dev-destination.ts reads it.
+  // As src/platform/config/dev-destination.ts reads it.
   const file = join(DATA_DIR, 'echo.json');
   writeFileSync(`${file}.new`, JSON.stringify({ port: Number(PORT), certificate: cert }), { mode: 0o600 });
   renameSync(`${file}.new`, file);

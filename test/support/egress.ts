@@ -4,14 +4,14 @@ import { once } from 'node:events';
 import type { ServerResponse } from 'node:http';
 import type { AddressInfo, Server, Socket } from 'node:net';
 import { expect } from 'vitest';
-import { createAccounts, type Limits } from '../../src/platform/accounts.ts';
+import { createAccounts, type Limits } from '../../src/platform/base/accounts.ts';
 import {
   createEgress,
   type EgressOptions,
   type EgressPolicy,
   type EgressRequest,
 } from '../../src/platform/egress/client.ts';
-import { EgressFault } from '../../src/platform/egress/fault.ts';
+import { EgressFault } from '../../src/platform/base/egress-fault.ts';
 import { type EgressFetch, egressFetch } from '../../src/platform/egress/fetch.ts';
 import { testCa } from './certificates.ts';
 import { type Received, startUpstream, type UpstreamOptions } from './upstream.ts';

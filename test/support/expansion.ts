@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { expect } from 'vitest';
 import type { Headers } from '../../src/platform/egress/headers.ts';
-import { AppError } from '../../src/platform/errors.ts';
+import { AppError } from '../../src/platform/base/errors.ts';
 import { bodyKindOf } from '../../src/modules/proxy/bodies/body-kind.ts';
 import { findExpressions } from '../../src/modules/proxy/bodies/expressions.ts';
 import { createExpansion } from '../../src/modules/tokens/expressions/expansion.ts';

@@ -8,7 +8,7 @@ import { randomBase62 } from '../../src/platform/crypto/digest.ts';
 import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
 import { startEmbeddedPostgres } from '../../src/platform/dev-postgres/dev-postgres.ts';
 import { type DatabaseAddress, superuser } from '../../src/platform/dev-postgres/connection.ts';
-import { migrate } from '../../src/platform/db/migrate.ts';
+import { migrate } from '../../src/platform/maintenance/migrate.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {

@@ -1,7 +1,7 @@
 // A process under the real watchdog whose event loop is used in one of several ways.
 // Arguments: the limit in ms of CPU time of one turn, the way, and how long it is used.
 import { setTimeout as pause } from 'node:timers/promises';
-import { startWatchdog } from '../../src/platform/watchdog.ts';
+import { startWatchdog } from '../../src/platform/base/watchdog.ts';
 
 const [limit, way, duration] = process.argv.slice(2);
 const durationMs = Number(duration);

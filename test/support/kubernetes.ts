@@ -5,7 +5,7 @@ import { expect } from 'vitest';
 import { parseAllDocuments } from 'yaml';
 import { z } from 'zod';
 import { isPublicAddress } from '../../src/platform/egress/address.ts';
-import { STOP_MS, STOP_WORKERS_MS } from '../../src/platform/times.ts';
+import { STOP_MS, STOP_WORKERS_MS } from '../../src/platform/base/times.ts';
 
 const { kinds, $defs } = JSON.parse(
   readFileSync(join(import.meta.dirname, '../fixtures/kubernetes/schemas.json'), 'utf8'),

@@ -1,5 +1,5 @@
 // Rows of the audit log as a server writes them, at any time.
-import { INSERT_LOGS, type NewLog } from '../../src/platform/audit/rows.ts';
+import { INSERT_LOGS, type NewLog } from '../../src/platform/db/audit-rows.ts';
 import type { SharedServer } from './server.ts';
 
 export const logRowAt = ({ ctx }: Pick<SharedServer, 'ctx'>, at: Date, entity = 'a'): NewLog => ({

@@ -1,7 +1,7 @@
 // Resets passwords by mail in tests: a vault with a real mail server, requests for links, and what the mails say.
 import { Secret, TOTP } from 'otpauth';
 import { expect } from 'vitest';
-import { consoleUrlOf } from '../../src/platform/config.ts';
+import { consoleUrlOf } from '../../src/platform/config/config.ts';
 import { sendDueMails } from '../../src/modules/people/send-mails.ts';
 import { type ConsoleServer, startConsole } from './console.ts';
 import { type Browser, openBrowser, PASSWORD } from './people.ts';

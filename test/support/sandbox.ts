@@ -1,7 +1,7 @@
 // The real sandbox with small limits, and words for what becomes of a program in it.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { createAccounts } from '../../src/platform/accounts.ts';
+import { createAccounts } from '../../src/platform/base/accounts.ts';
 import {
   createSandbox,
   type SandboxEvent,

@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { createTenant, type NewTenantOptions, createApplication } from '../../src/modules/people/bootstrap.ts';
 import type { Permission } from '../../src/modules/access/permissions.ts';
 import { buildApp } from '../../src/app.ts';
-import { loadConfig } from '../../src/platform/config.ts';
+import { loadConfig } from '../../src/platform/config/config.ts';
 import type { Overrides } from '../../src/context.ts';
 import { type Context, createContext } from '../../src/modules.ts';
 import type { Resolver } from '../../src/platform/egress/client.ts';

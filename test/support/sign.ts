@@ -1,7 +1,7 @@
 // Signs rows that a test has changed by SQL, as only a process with the root key can.
 import type { Pool } from 'pg';
 import type { Context } from '../../src/modules.ts';
-import { SIGNED_TABLES, type SignedTableName } from '../../src/platform/db/tables.ts';
+import { SIGNED_TABLES, type SignedTableName } from '../../src/platform/base/tables.ts';
 import { type HeadTable, tableOf } from '../../src/platform/db/signed-rows.ts';
 
 /**

@@ -1,7 +1,7 @@
 // Access rules: their schema and limits.
 import { z } from 'zod';
 import { parseContainer } from './containers.ts';
-import { optional, optionalWith } from '../../platform/optional.ts';
+import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { isPermission, notPermission, type Permission, permissions } from './permissions.ts';
 
 /** How much of a token's data a decision shows. `default`, of a plain permission: the masked value, or the value of a token without a mask. */

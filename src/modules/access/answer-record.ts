@@ -1,8 +1,8 @@
 // Records the access decisions, granted rights and log rows behind a kept answer, so that a replay can check them again.
 import { type AccessRule, type Visibility } from './access-rule.ts';
-import type { LogRow } from '../../platform/audit/record.ts';
+import type { LogRow } from '../../platform/db/audit-record.ts';
 import { memoryDigest } from '../../platform/crypto/digest.ts';
-import type { ApplicationLimits, DailyLimit } from '../../platform/application-limits.ts';
+import type { ApplicationLimits, DailyLimit } from '../../platform/base/application-limits.ts';
 import type { Permission } from './permissions.ts';
 
 /** Decisions that are kept with an answer. Code may read thousands of tokens: an answer with more decisions is not replayed. */

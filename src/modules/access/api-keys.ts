@@ -1,5 +1,5 @@
 // API keys, svc_{test|live}_{public id}_{secret}{checksum}, and keys of sessions, svc_sess_...: creates and parses them.
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { apiKeyDigest, crc32Base62, randomBase62 } from '../../platform/crypto/digest.ts';
 import { Sensitive } from '../../platform/crypto/sensitive.ts';
 

@@ -12,11 +12,11 @@ import {
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
-import { optional } from '../../platform/optional.ts';
-import { networksSchema } from '../../platform/ip-networks.ts';
+import { optional } from '../../platform/base/optional.ts';
+import { networksSchema } from '../../platform/base/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { onlyPage, repeated } from '../../platform/http/list-parameters.ts';
-import { paginationSchema } from '../../platform/pagination.ts';
+import { paginationSchema } from '../../platform/base/pagination.ts';
 import { API_KEYS_MAX } from './application-keys.ts';
 import { nameSchema } from './names.ts';
 

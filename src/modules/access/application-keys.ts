@@ -1,8 +1,8 @@
 // The API keys of an application: several may work at once, so that clients change to a new key one by one.
-import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow } from '../../platform/audit/record.ts';
+import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow } from '../../platform/db/audit-record.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { invalidField, notFound, tooManyRecords } from '../../platform/errors.ts';
-import type { Page } from '../../platform/pagination.ts';
+import { invalidField, notFound, tooManyRecords } from '../../platform/base/errors.ts';
+import type { Page } from '../../platform/base/pagination.ts';
 import { newApiKey, type NewApiKey } from './api-keys.ts';
 import { grantsOf } from './applications.ts';
 import type { AccessContext } from './context.ts';

@@ -1,7 +1,7 @@
 // Applications: the clients of the API, with their permissions, access rules and keys. A key is shown once, when it is created.
-import type { ApplicationLimits, RateLimit } from '../../platform/application-limits.ts';
+import type { ApplicationLimits, RateLimit } from '../../platform/base/application-limits.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
-import { fieldErrors, invalidInput, notFound } from '../../platform/errors.ts';
+import { fieldErrors, invalidInput, notFound } from '../../platform/base/errors.ts';
 import { type AccessRule, accessRuleSchema } from './access-rule.ts';
 import { newApiKey } from './api-keys.ts';
 import type { AccessContext } from './context.ts';

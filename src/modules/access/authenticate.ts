@@ -1,6 +1,6 @@
 // Authenticates requests by SVC-API-KEY and checks the permission of the route before the body is read.
-import { openAccount } from '../../platform/accounts.ts';
-import type { LoggedToken, RequestOrigin, Usage } from '../../platform/audit/record.ts';
+import { openAccount } from '../../platform/base/accounts.ts';
+import type { LoggedToken, RequestOrigin, Usage } from '../../platform/db/audit-record.ts';
 import { handOver } from '../../platform/http/hand-over.ts';
 import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';
@@ -11,15 +11,15 @@ import { AsyncLocalStorage } from 'node:async_hooks';
 import { Socket } from 'node:net';
 import type { FastifyReply, FastifyRequest, InjectOptions, LightMyRequestResponse } from 'fastify';
 import type { App } from '../../platform/http/app-type.ts';
-import { isInNetworks } from '../../platform/ip-networks.ts';
+import { isInNetworks } from '../../platform/base/ip-networks.ts';
 import type { Caller } from './caller.ts';
 import { Work } from './work.ts';
 import { type Permission, sensitivePermissions } from './permissions.ts';
 import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
-import { AppError, failure, forbidden, unauthorized } from '../../platform/errors.ts';
-import { PROGRAM } from '../../platform/program.ts';
+import { AppError, failure, forbidden, unauthorized } from '../../platform/base/errors.ts';
+import { PROGRAM } from '../../platform/base/program.ts';
 
 declare module 'fastify' {
   interface FastifyRequest {

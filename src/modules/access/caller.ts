@@ -1,6 +1,6 @@
 // The authenticated caller of a request, with what access rules need to decide. It holds no secret.
 import { type AccessRule } from './access-rule.ts';
-import type { ApplicationLimits } from '../../platform/application-limits.ts';
+import type { ApplicationLimits } from '../../platform/base/application-limits.ts';
 import type { Permission } from './permissions.ts';
 
 /** What a public caller may create, and from which pages. */

@@ -1,7 +1,7 @@
 // The context of the access module: the platform, the finder of callers and the log of refusals.
 import { type CallerFinder } from './caller-finder.ts';
 import type { KeyUses } from './key-uses.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { RequestRates } from './request-rates.ts';
 import type { RefusalLog } from './refusals.ts';
 import type { UsageCounts } from './usage.ts';

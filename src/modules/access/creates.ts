@@ -1,9 +1,9 @@
 // Limits the tokens that one client address creates with a public key, for all processes together.
 import { attemptDigest } from '../../platform/crypto/digest.ts';
-import { failure } from '../../platform/errors.ts';
-import type { Platform } from '../../platform/platform.ts';
+import { failure } from '../../platform/base/errors.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { CREATES_LIMIT, CREATES_WINDOW_MS, secondsOf } from './limits.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { addAttempt } from './rows/attempts.ts';
 import type { Work } from './work.ts';
 

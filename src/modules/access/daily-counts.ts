@@ -1,7 +1,7 @@
 // Counts distinct tokens for the daily limits of an application, exact over all processes.
-import type { DailyLimit } from '../../platform/application-limits.ts';
-import { logRow } from '../../platform/audit/record.ts';
-import { AppError, failure } from '../../platform/errors.ts';
+import type { DailyLimit } from '../../platform/base/application-limits.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
+import { AppError, failure } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
 import { secondsOf } from './limits.ts';
 import { countDailyItems, countDailyTokens } from './rows/limits.ts';

@@ -6,7 +6,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { expect, test } from 'vitest';
-import { loadConfig } from '../../platform/config.ts';
+import { loadConfig } from '../../platform/config/config.ts';
 import { readCredentials, writeCredentials } from './dev-credentials.ts';
 
 /** Many, for a start refreshes the file once: with one name for all drafts, two of three processes fail within these. */

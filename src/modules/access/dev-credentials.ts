@@ -1,7 +1,7 @@
 // Reads and writes the file with the address and the first API key of a development server.
 import { mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Config } from '../../platform/config.ts';
+import type { Config } from '../../platform/config/config.ts';
 
 const credentialsPath = (config: Config) => join(config.dataDir, 'dev-credentials.json');
 

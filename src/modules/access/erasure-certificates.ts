@@ -2,8 +2,8 @@
 import { certificateSeed, vaultIdOf } from '../../platform/crypto/digest.ts';
 import { type LogSigningKey, signingKeyOfSeed } from '../../platform/crypto/signed-note.ts';
 import { openDocument, signDocument } from '../../platform/crypto/signed-json.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { noteTampered } from '../../platform/tampered.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { noteTampered } from '../../platform/db/tampered.ts';
 import type { DeletedTenant } from './rows/tenants.ts';
 import { findSweptDeletions, keepCertificate } from './rows/erasure-certificates.ts';
 import type { Work } from './work.ts';

@@ -1,8 +1,8 @@
 // Limits failed authentications of an address, for all processes together. Only failures cost a statement.
 import { attemptDigest } from '../../platform/crypto/digest.ts';
-import { AppError, failure } from '../../platform/errors.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { AppError, failure } from '../../platform/base/errors.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { createRefusedUntil } from './refused-until.ts';
 import { addAttempt } from './rows/attempts.ts';
 

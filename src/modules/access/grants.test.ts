@@ -2,7 +2,7 @@
 import { type AccessRule } from './access-rule.ts';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { checkGrants, type Grants } from './grants.ts';
 import type { Caller } from './caller.ts';
 import type { Permission } from './permissions.ts';

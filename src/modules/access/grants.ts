@@ -1,8 +1,8 @@
 // Checks that a caller gives an application no more permissions, rules or hosts than it holds itself, and no wider limits.
 import type { AnswerRecord } from './answer-record.ts';
 import { type AccessRule, type Transform } from './access-rule.ts';
-import type { ApplicationLimits } from '../../platform/application-limits.ts';
-import { AppError, forbidden } from '../../platform/errors.ts';
+import type { ApplicationLimits } from '../../platform/base/application-limits.ts';
+import { AppError, forbidden } from '../../platform/base/errors.ts';
 import { coversHosts } from '../../platform/egress/allowed-hosts.ts';
 import { coversLimits } from './limits.ts';
 import type { Permission } from './permissions.ts';

@@ -1,15 +1,15 @@
 // Idempotency keys: claims them, keeps answers encrypted, and checks permissions again before it replays one.
 import type { Work } from './work.ts';
-import { logRow } from '../../platform/audit/record.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
 import type { AccessContext, TokenPlace } from './context.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { idempotencyDigest, memoryDigest } from '../../platform/crypto/digest.ts';
 import { type Binding, keyIdOf, open, seal, SealBroken } from '../../platform/crypto/seal.ts';
 import { keepAnswer, type KeptAnswer } from '../../platform/db/transaction.ts';
 import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './rows/idempotency.ts';
-import { claimMs } from '../../platform/times.ts';
-import { addressOfIp } from '../../platform/ip-place.ts';
-import { type AppError, failure, forbidden, internal } from '../../platform/errors.ts';
+import { claimMs } from '../../platform/base/times.ts';
+import { addressOfIp } from '../../platform/base/ip-place.ts';
+import { type AppError, failure, forbidden, internal } from '../../platform/base/errors.ts';
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { apiKeysIn, parseApiKey } from './api-keys.ts';

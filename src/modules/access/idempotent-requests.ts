@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest, onSendHookHandler, preValidationHook
 import { type Claimed, claimIdempotencyKey } from './idempotency.ts';
 import type { AccessContext } from './context.ts';
 import { isPartial } from './partial-requests.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import { type Answer, answerOf, createdPathOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { traceIdsOf } from '../../platform/http/request-spans.ts';

@@ -1,5 +1,5 @@
 // Records when API keys were last used: notes uses in memory, and writes them in batches outside of requests.
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { type KeyUse, writeKeyUses } from './rows/key-uses.ts';
 
 /** A process writes the use of one key at most this often: a last use is exact to the minute. */

@@ -2,16 +2,16 @@
 import { nameSchema } from './names.ts';
 import { newApiKey, publicIdIn } from './api-keys.ts';
 import { addKey } from './application-keys.ts';
-import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow, operator } from '../../platform/audit/record.ts';
+import { KEY_CHANGED, KEY_CREATED, KEY_REVOKED, logRow, operator } from '../../platform/db/audit-record.ts';
 import type { Sensitive } from '../../platform/crypto/sensitive.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { AppError, notFound, StartError } from '../../platform/errors.ts';
+import { AppError, notFound, StartError } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
 import { deleteKey, findKey, updateKey } from './rows/application-keys.ts';
 import { lockApplication } from './rows/applications.ts';
 import { deleteApiKey, listApiKeys } from './rows/find-api-key.ts';
 import { operatorTransaction } from './work.ts';
-import { PROGRAM } from '../../platform/program.ts';
+import { PROGRAM } from '../../platform/base/program.ts';
 
 /** A key without its secret part. */
 export type ListedKey = {

@@ -1,7 +1,7 @@
 // Origins of pages that may use a public key: what a list of them may say.
 import { z } from 'zod';
-import { invalidInput, fieldErrors } from '../../platform/errors.ts';
-import type { Config } from '../../platform/config.ts';
+import { invalidInput, fieldErrors } from '../../platform/base/errors.ts';
+import type { Config } from '../../platform/config/config.ts';
 
 /** As many as a person still reads through. */
 export const ORIGINS_MAX = 50;

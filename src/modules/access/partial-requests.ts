@@ -1,6 +1,6 @@
 // The header SVC-PARTIAL: of a batch, the items that are right are done, and the answer has what is wrong with the others.
 import type { FastifyRequest } from 'fastify';
-import { type FieldCode, invalidField } from '../../platform/errors.ts';
+import { type FieldCode, invalidField } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 
 declare module 'fastify' {

@@ -1,5 +1,5 @@
 // The list of permissions, with a description of each.
-import { nearestName } from '../../platform/unknown-names.ts';
+import { nearestName } from '../../platform/base/unknown-names.ts';
 
 const descriptions = {
   'token:create': 'Create tokens and tokenize',

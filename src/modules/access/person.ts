@@ -1,6 +1,6 @@
 // Seals and opens the address and names of a member.
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/keys/sealed-text.ts';
 
 /** As the user entered it for this tenant; other tenants may have other names of the same user. */
 export type Person = {

@@ -1,11 +1,11 @@
 // Public callers: keys that are in a browser. They may create tokens, from the pages of listed origins, and do nothing else.
 // Answers to them have the headers of CORS (https://fetch.spec.whatwg.org/#http-cors-protocol).
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { AppError, forbidden, unauthorized } from '../../platform/errors.ts';
-import type { Config } from '../../platform/config.ts';
+import { AppError, forbidden, unauthorized } from '../../platform/base/errors.ts';
+import type { Config } from '../../platform/config/config.ts';
 import { prefixedNames } from '../../platform/http/header-prefixes.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { Caller, PublicAccess } from './caller.ts';
 
 declare module 'fastify' {

@@ -1,11 +1,11 @@
 // Writes refused requests to the audit log, with a limit for each tenant and minute, and a count of those beyond it.
 import type { Work } from './work.ts';
 import type { Caller } from './caller.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
 import { randomIntBelow } from '../../platform/crypto/random.ts';
-import { insertRefusal } from '../../platform/audit/rows.ts';
-import type { AppError } from '../../platform/errors.ts';
+import { insertRefusal } from '../../platform/db/audit-rows.ts';
+import type { AppError } from '../../platform/base/errors.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from './token-id.ts';
 import {
@@ -16,7 +16,7 @@ import {
   type Operation,
   SIGN_IN_FAILED,
   vaultItself,
-} from '../../platform/audit/record.ts';
+} from '../../platform/db/audit-record.ts';
 
 /**
  * Refusals of a tenant that all processes together write in a minute, so that a client in a loop does not fill the log. Those

@@ -1,8 +1,8 @@
 // Limits the rate of requests of an application, for all processes together.
-import type { RateLimit } from '../../platform/application-limits.ts';
-import { AppError, failure } from '../../platform/errors.ts';
+import type { RateLimit } from '../../platform/base/application-limits.ts';
+import { AppError, failure } from '../../platform/base/errors.ts';
 import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { Caller } from './caller.ts';
 import { secondsOf } from './limits.ts';
 import { createRefusedUntil } from './refused-until.ts';

@@ -12,7 +12,7 @@ import {
   type FailureStatus,
   noContent,
 } from '../../platform/http/schemas.ts';
-import { type Page, pageOf, type PageRequest } from '../../platform/pagination.ts';
+import { type Page, pageOf, type PageRequest } from '../../platform/base/pagination.ts';
 import { workOf } from './authenticate.ts';
 import type { Permission } from './permissions.ts';
 import type { Work } from './work.ts';

@@ -1,12 +1,12 @@
 // Operations of a resource: read, list, create, change and delete, each with its log row and cache invalidation.
-import { logRow, type Operation } from '../../platform/audit/record.ts';
-import type { NewLog } from '../../platform/audit/rows.ts';
-import type { Change } from '../../platform/changes.ts';
+import { logRow, type Operation } from '../../platform/db/audit-record.ts';
+import type { NewLog } from '../../platform/db/audit-rows.ts';
+import type { Change } from '../../platform/base/changes.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound, tooManyRecords } from '../../platform/errors.ts';
-import { type Counted, countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
-import type { Platform } from '../../platform/platform.ts';
+import { notFound, tooManyRecords } from '../../platform/base/errors.ts';
+import { type Counted, countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { Work } from './work.ts';
 
 /**

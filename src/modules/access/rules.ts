@@ -2,9 +2,9 @@
 import type { Work } from './work.ts';
 import type { RuleCondition } from './access-rule.ts';
 import { noteDecision, noteDecisionOverNew } from './decisions.ts';
-import { type Disclosure } from '../../platform/audit/record.ts';
+import { type Disclosure } from '../../platform/db/audit-record.ts';
 import { type Transform, type AccessRule, type Visibility } from './access-rule.ts';
-import { forbidden } from '../../platform/errors.ts';
+import { forbidden } from '../../platform/base/errors.ts';
 import { containerCovers } from './containers.ts';
 import type { TokenCondition } from './token-condition.ts';
 import type { Caller } from './caller.ts';

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { isPlainName, nameSchema } from './names.ts';
 import { USAGE_DAYS_MAX, usageSteps } from './usage-report.ts';
-import { usageKinds } from '../../platform/audit/record.ts';
+import { usageKinds } from '../../platform/db/audit-record.ts';
 import { boundary, oneOf, oneUuid } from '../../platform/http/list-parameters.ts';
 import {
   date,
@@ -15,7 +15,7 @@ import {
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
-import { optional, optionalWith, withoutNulls } from '../../platform/optional.ts';
+import { optional, optionalWith, withoutNulls } from '../../platform/base/optional.ts';
 
 /** As many as a token has metadata. */
 const SETTINGS_MAX = 50;

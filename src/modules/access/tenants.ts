@@ -1,6 +1,6 @@
 // The tenant of a caller: read, changed and deleted by itself, and its usage report.
-import { logRow, type Operation } from '../../platform/audit/record.ts';
-import { AppError, notFound } from '../../platform/errors.ts';
+import { logRow, type Operation } from '../../platform/db/audit-record.ts';
+import { AppError, notFound } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
 import { signDeletion } from './erasure-certificates.ts';
 import { insertDeletion } from './rows/erasure-certificates.ts';

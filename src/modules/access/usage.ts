@@ -1,8 +1,8 @@
 // Counts what requests do with tokens, by hour, kind and application: in memory, and added to the database once a minute.
-import type { Usage, UsageKind } from '../../platform/audit/record.ts';
-import { AppError } from '../../platform/errors.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { runPeriodically } from '../../platform/periodic.ts';
+import type { Usage, UsageKind } from '../../platform/db/audit-record.ts';
+import { AppError } from '../../platform/base/errors.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { runPeriodically } from '../../platform/base/periodic.ts';
 import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage-hours.ts';
 
 /** What a process that dies loses at most. */

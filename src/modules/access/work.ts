@@ -1,6 +1,6 @@
 // A unit of work: the caller and origin of one request, and the way to the rows of its tenant.
-import type { LoggedToken, RequestOrigin, Usage } from '../../platform/audit/record.ts';
-import type { NewLog } from '../../platform/audit/rows.ts';
+import type { LoggedToken, RequestOrigin, Usage } from '../../platform/db/audit-record.ts';
+import type { NewLog } from '../../platform/db/audit-rows.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import {
   type KeptAnswer,
@@ -10,7 +10,7 @@ import {
   type Transaction,
 } from '../../platform/db/transaction.ts';
 import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { AnswerRecord } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 

@@ -1,9 +1,9 @@
 // Answers `fetch` and `svc` calls of running code, with the permissions of its application and a limit on their number.
 import type { Work } from '../access/work.ts';
-import { type Actor, failedRows, logRow, type LogRow, SENT_BY_CODE } from '../../platform/audit/record.ts';
-import type { Account } from '../../platform/accounts.ts';
+import { type Actor, failedRows, logRow, type LogRow, SENT_BY_CODE } from '../../platform/db/audit-record.ts';
+import type { Account } from '../../platform/base/accounts.ts';
 import type { CodeContext } from './context.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { type Call, CallFault, FETCHES_MAX, SERVICE_CALLS_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { loopMark } from '../../platform/egress/headers.ts';
 import type { Json } from '../../platform/json/json.ts';

@@ -1,6 +1,6 @@
 // Args without tokens, and the limit on the input of a run. Args with tokens are tested through the API.
 import { describe, expect, test } from 'vitest';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { inputOf } from './args.ts';
 

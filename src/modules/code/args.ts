@@ -1,12 +1,12 @@
 // Args of an invocation: replaces expressions by values of tokens, and limits depth and size.
 import type { Work } from '../access/work.ts';
 import type { CodeContext } from './context.ts';
-import { invalidField, payloadTooLarge } from '../../platform/errors.ts';
+import { invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { findShapeProblem } from '../../platform/json/json-shape.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { RunBytes } from './run-bytes.ts';
-import { megabytes } from '../../platform/size-text.ts';
+import { megabytes } from '../../platform/base/size-text.ts';
 import { detokenizeForUse, type LogDetails } from '../tokens/detokenize.ts';
 import type { Json } from '../../platform/json/json.ts';
 

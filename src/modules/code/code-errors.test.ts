@@ -1,6 +1,6 @@
 // The response for each way in which a run can fail.
 import { describe, expect, test } from 'vitest';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
 import { answerOfFault, busy, CodeResponse, noWall, runtimeError } from './code-errors.ts';
 

@@ -1,10 +1,10 @@
 // Compiles code in the sandbox before it is stored, and reports line and column of errors without quoting the code.
 import type { Caller } from '../access/caller.ts';
 import type { CodeContext } from './context.ts';
-import { failure, fieldErrors, unavailable } from '../../platform/errors.ts';
+import { failure, fieldErrors, unavailable } from '../../platform/base/errors.ts';
 import { moduleNames } from '../../platform/sandbox/protocol/module-names.ts';
 import type { RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
-import { nearestName } from '../../platform/unknown-names.ts';
+import { nearestName } from '../../platform/base/unknown-names.ts';
 import { busy, noWall } from './code-errors.ts';
 
 /**

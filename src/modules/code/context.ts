@@ -1,5 +1,5 @@
 // The context of the code module: that of tokens, and the service calls of running code.
-import type { Account } from '../../platform/accounts.ts';
+import type { Account } from '../../platform/base/accounts.ts';
 import type { Work } from '../access/work.ts';
 import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { TokensContext } from '../tokens/context.ts';

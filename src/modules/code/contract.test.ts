@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type FieldErrors, invalidInput } from '../../platform/errors.ts';
+import { type FieldErrors, invalidInput } from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { castArgs, checkConfiguration } from './contract.ts';
 import type { ConfigurationElement, RequestParameter } from './formula-fields.ts';

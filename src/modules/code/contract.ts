@@ -1,5 +1,5 @@
 // Checks a configuration and the args of an invocation against the contracts of a formula, and casts args.
-import { FieldErrorCollector, type FieldErrors, fieldErrors } from '../../platform/errors.ts';
+import { FieldErrorCollector, type FieldErrors, fieldErrors } from '../../platform/base/errors.ts';
 import { formatPath, type Json } from '../../platform/json/json.ts';
 import { isExactNumber } from '../../platform/json/json-numbers.ts';
 import type { ConfigurationElement, DeclaredType, RequestParameter } from './formula-fields.ts';

@@ -1,13 +1,13 @@
 // Answers `fetch` and `https.request` of running code: validates the request, sends it through egress, returns JSON.
 import { z } from 'zod';
 import type { CodeContext } from './context.ts';
-import type { Account } from '../../platform/accounts.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
+import type { Account } from '../../platform/base/accounts.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { egressFetch } from '../../platform/egress/fetch.ts';
 import { requestHeaders } from '../../platform/egress/headers.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
-import { fetchMs } from '../../platform/times.ts';
-import { megabytes } from '../../platform/size-text.ts';
+import { fetchMs } from '../../platform/base/times.ts';
+import { megabytes } from '../../platform/base/size-text.ts';
 
 const URL_LENGTH_MAX = 8192;
 const HEADERS_MAX = 100;

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { nameSchema } from '../access/names.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { ICON_LENGTH_MAX, ICON_PATTERN, isIcon } from './icon.ts';
 
 export const CODE_LENGTH_MAX = 50_000;

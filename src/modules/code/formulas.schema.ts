@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { nameQuery, onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
 import { exampleFormula, formulaRecord } from './formula-record.ts';
 import { type Examples, givenUuid, modified } from '../../platform/http/schemas.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { formulaFields } from './formula-fields.ts';
 import { formulaTypes } from './formulas.ts';
 import { noteField } from './versions.schema.ts';

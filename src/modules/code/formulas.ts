@@ -1,7 +1,7 @@
 // Formulas: code with its contracts, of a tenant or official. Code is compiled in the sandbox before it is stored.
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, type SealedPlace, sealText } from '../../platform/crypto/sealed-text.ts';
-import { alreadyExists, AppError, failure, notFound, payloadTooLarge } from '../../platform/errors.ts';
+import { openText, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
+import { alreadyExists, AppError, failure, notFound, payloadTooLarge } from '../../platform/base/errors.ts';
 import { grantsOf } from '../access/applications.ts';
 import { checkGrants } from '../access/grants.ts';
 import { resourceOf } from '../access/resource.ts';

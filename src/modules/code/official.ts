@@ -4,7 +4,7 @@ import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import type { CodeContext } from './context.ts';
 import { installFormulas, type InstalledFormula, type OfficialFormula } from './rows/formulas.ts';
-import { StartError } from '../../platform/errors.ts';
+import { StartError } from '../../platform/base/errors.ts';
 import { formulaFields } from './formula-fields.ts';
 import { formulaStatuses } from './formulas.ts';
 

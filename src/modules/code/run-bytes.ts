@@ -1,5 +1,5 @@
 // Reserves memory for the input and the result of a run before they are made.
-import type { Accounts, Reservation } from '../../platform/accounts.ts';
+import type { Accounts, Reservation } from '../../platform/base/accounts.ts';
 
 /** Less is not counted: it costs less than the run. */
 const FREE_BYTES = 65_536;

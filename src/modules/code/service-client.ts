@@ -11,11 +11,11 @@ import {
   invalidInput,
   notFound,
   payloadTooLarge,
-} from '../../platform/errors.ts';
+} from '../../platform/base/errors.ts';
 import { toFieldError } from '../../platform/http/sentences.ts';
-import { pageFields, pageOf } from '../../platform/pagination.ts';
+import { pageFields, pageOf } from '../../platform/base/pagination.ts';
 import { CallFault } from '../../platform/sandbox/protocol/sandbox.ts';
-import { UNKNOWN_NAMES_MAX, unknownName } from '../../platform/unknown-names.ts';
+import { UNKNOWN_NAMES_MAX, unknownName } from '../../platform/base/unknown-names.ts';
 import { changeToken, deleteToken } from '../tokens/change-token.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { detokenize } from '../tokens/detokenize.ts';

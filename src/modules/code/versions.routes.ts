@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { bodyFailures, commonFailures, failures, givenUuid, noContent } from '../../platform/http/schemas.ts';
-import { pageOf } from '../../platform/pagination.ts';
+import { pageOf } from '../../platform/base/pagination.ts';
 import { workOf } from '../access/authenticate.ts';
 import type { Work } from '../access/work.ts';
 import type { CodeContext } from './context.ts';

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
 import { APPLICATION_ID, CREATED_AT, date, type Examples, uuid } from '../../platform/http/schemas.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { VERSIONS_MAX } from './rows/code-versions.ts';
 
 /** Why code was deployed, in a sentence or two. */

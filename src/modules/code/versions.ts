@@ -1,10 +1,10 @@
 // Versions of code: each deploy of a formula or of transforms is kept. Drafts are code that a caller has saved and not deployed.
-import { logRow, type Operation } from '../../platform/audit/record.ts';
+import { logRow, type Operation } from '../../platform/db/audit-record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, type SealedPlace, sealText } from '../../platform/crypto/sealed-text.ts';
+import { openText, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
-import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
+import { notFound } from '../../platform/base/errors.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { checkRoom } from '../access/resource.ts';
 import type { Work } from '../access/work.ts';
 import type { CodeContext } from './context.ts';

@@ -16,7 +16,7 @@ import {
 import { isolated } from './list-parts.ts';
 import { addressOf, badge, consolePage, csrfField, time } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 
 const PATH = '/console/applications';
 

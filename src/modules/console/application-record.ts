@@ -1,5 +1,5 @@
 // The state of an application's form: what was typed into its fields, as a body of the API, and the API's errors by field.
-import type { RateLimit } from '../../platform/application-limits.ts';
+import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
 import type { ApiAnswer } from './visit.ts';

@@ -1,5 +1,5 @@
 // Parts of console forms: error texts, ids in paths, text areas, and a check of typed JSON.
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { comeAgainIn } from '../../platform/http/pages.ts';
 import type { Session } from '../people/sessions.ts';

@@ -1,5 +1,5 @@
 // A table of log entries, for the log page.
-import { TOKEN_REVEALED } from '../../platform/audit/record.ts';
+import { TOKEN_REVEALED } from '../../platform/db/audit-record.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { tokenTypeNames } from '../tokens/token-types.ts';
 import { isolated, shortened } from './list-parts.ts';

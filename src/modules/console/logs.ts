@@ -6,7 +6,7 @@ import {
   operations,
   type Outcome,
   outcomes,
-} from '../../platform/audit/record.ts';
+} from '../../platform/db/audit-record.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import {
   fetchPage,

@@ -3,7 +3,7 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { App } from '../../platform/http/app-type.ts';
 import { attribute, html } from '../../platform/http/html.ts';
 import { brand, fieldOf, formOf, pageOf, sendPage } from '../../platform/http/pages.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { originOf } from '../access/authenticate.ts';
 import { countAttempt, refuseTooMany } from '../people/attempts.ts';
 import type { PeopleContext } from '../people/context.ts';

@@ -1,5 +1,5 @@
 // The proxy pages: lists stored proxies, and tries a request through the public API.
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { namesOf } from './actor-names.ts';
 import { idOf, linesOf } from './forms.ts';

@@ -1,6 +1,6 @@
 // Checks a typed proxy request without sending it: finds its expressions and looks up their tokens.
 // Shows type, container and mask of a token, never a value.
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { bodyKindOf } from '../proxy/bodies/body-kind.ts';
 import { findExpressions, type RequestPlaces } from '../proxy/bodies/expressions.ts';

@@ -1,6 +1,6 @@
 // Parses a proxy request that was typed on a page, or reports the errors of its fields.
 // A path that would leave /proxy is refused, because the API request must not reach another route.
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { ownNameOf } from '../../platform/http/header-prefixes.ts';
 import { destinationOf, parseTarget, type Target } from '../proxy/target.ts';
 

@@ -1,5 +1,5 @@
 // The form of a stored proxy's timeout. It sends the proxy as it is, with another time: the API replaces a proxy as a whole.
-import { TIMEOUT_SECONDS } from '../../platform/times.ts';
+import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { problemsNotice } from './forms.ts';

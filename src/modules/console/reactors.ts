@@ -1,5 +1,5 @@
 // The reactor pages: lists reactors, creates one with sample code, tests, deploys, runs and restores it, all by the API.
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { tryAgain, idOf, linesOf, problemsNotice } from './forms.ts';
 import { clipped } from './list-parts.ts';

@@ -1,6 +1,6 @@
 // Registers the pages of the console. Each page is a client of the public API under the member's role.
 import type { PeopleContext } from '../people/context.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Authentication } from '../access/authenticate.ts';
 import { accountPages } from './account.ts';

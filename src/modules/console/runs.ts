@@ -1,5 +1,5 @@
 // The run pages: lists runs of code and requests of proxies with filters, and shows one.
-import { runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
+import { runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { listNames, type NamedRow } from '../logs/name-rows.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';

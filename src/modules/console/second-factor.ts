@@ -7,7 +7,7 @@ import { readDevices } from '../people/devices.ts';
 import { passkeyPlaceOf } from '../people/passkey-place.ts';
 import { askForPasskey, givePasskey } from '../people/passkeys.ts';
 import { giveCode, type Visitor } from '../people/second-factor.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { parseNext } from './next.ts';
 import { passkeyForm, passkeyRefusals } from './passkey-forms.ts';
 import { csrfField } from './shell.ts';

@@ -1,6 +1,6 @@
 // Signs in, signs out and switches tenants. Each of them starts a new session with a new secret.
 import type { FastifyRequest } from 'fastify';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { originOf } from '../access/authenticate.ts';
 import { attribute, html } from '../../platform/http/html.ts';
 import { brand, fieldOf, formOf, pageOf, sendPage } from '../../platform/http/pages.ts';

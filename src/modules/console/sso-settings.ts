@@ -1,5 +1,5 @@
 // The page where an administrator sets the OpenID Connect provider of the tenant.
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { originOf } from '../access/authenticate.ts';
 import { describeRole, givenRoles } from '../people/roles.ts';

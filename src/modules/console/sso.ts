@@ -1,7 +1,7 @@
 // Leads the browser to the provider of a tenant, takes it back at the callback, and asks members to prove again who they are.
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { consoleUrlOf, reachedUrl } from '../../platform/config.ts';
-import { notFound } from '../../platform/errors.ts';
+import { consoleUrlOf, reachedUrl } from '../../platform/config/config.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { html } from '../../platform/http/html.ts';
 import { brand, pageOf, sendPage } from '../../platform/http/pages.ts';

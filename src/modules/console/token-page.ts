@@ -1,7 +1,7 @@
 // The page of a token: its record, children and last log entries, with forms to reveal, link and delete.
 // Only the reveal form shows the value, and the log says so.
 import { html, type Html } from '../../platform/http/html.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { fullName } from '../access/person.ts';
 import { mayReveal } from '../people/roles.ts';
 import { namesOf } from './actor-names.ts';

@@ -1,5 +1,5 @@
 // How pages show tokens: their URLs, links and masked values.
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { clipped, shortened } from './list-parts.ts';
 

@@ -2,13 +2,13 @@
 // policy. The script and the style are those of @fastify/swagger-ui, copied when the project is built: the routes of that
 // package have no permission.
 import { readFileSync } from 'node:fs';
-import type { Config } from '../../platform/config.ts';
+import type { Config } from '../../platform/config/config.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import { documentOf } from '../../platform/http/openapi/openapi.ts';
 import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
 import { addPageHeaders } from '../../platform/http/pages.ts';
-import { version } from '../../platform/version.ts';
+import { version } from '../../platform/base/version.ts';
 
 const welcome = { name: 'Strongroom', version, docs: '/docs', openapi: '/openapi.json' };
 

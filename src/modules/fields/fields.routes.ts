@@ -1,5 +1,5 @@
 // Routes of /fields: the scripts of each version, the documents of the frames, and the digests of all scripts.
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import type { SessionsContext } from '../sessions/context.ts';

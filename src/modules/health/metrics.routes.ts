@@ -1,6 +1,6 @@
 // GET /metrics on the port of the API, for scrapers with a bearer token. Not served without METRICS_TOKEN, or with METRICS_PORT.
 import type { AccessContext } from '../access/context.ts';
-import { unauthorized } from '../../platform/errors.ts';
+import { unauthorized } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { isBearerOf } from '../../platform/metrics/bearer.ts';
 import { METRICS_TYPE } from '../../platform/metrics/render.ts';

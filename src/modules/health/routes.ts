@@ -3,7 +3,7 @@ import { hasTenants } from '../access/rows/tenants.ts';
 import { z } from 'zod';
 import type { AccessContext } from '../access/context.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { unavailable } from '../../platform/errors.ts';
+import { unavailable } from '../../platform/base/errors.ts';
 import { failures } from '../../platform/http/schemas.ts';
 
 const health = z

@@ -1,5 +1,5 @@
 // Exports log entries as newline-delimited JSON or CSV (RFC 4180), portion by portion.
-import { csvCell } from '../../platform/csv-cell.ts';
+import { csvCell } from '../../platform/base/csv-cell.ts';
 import type { LogRecord } from './logs.ts';
 
 /** The first one wins where a client accepts several equally. */

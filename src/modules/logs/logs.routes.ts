@@ -2,11 +2,11 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { AccessContext } from '../access/context.ts';
-import { entityTypes } from '../../platform/audit/entities.ts';
+import { entityTypes } from '../../platform/db/audit-entities.ts';
 import { exportLogs, listLogs } from './logs.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
-import { pageOf } from '../../platform/pagination.ts';
+import { pageOf } from '../../platform/base/pagination.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';
 import { exportText, formatOf } from './export.ts';
 import { entityTypeExamples, entityTypeList, logExamples, logPage, logQuery } from './logs.schema.ts';

@@ -1,8 +1,8 @@
 // Schemas of /logs.
 import { z } from 'zod';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
-import { entityTypes } from '../../platform/audit/entities.ts';
-import { actorTypes, disclosures, operations, outcomes } from '../../platform/audit/record.ts';
+import { entityTypes } from '../../platform/db/audit-entities.ts';
+import { actorTypes, disclosures, operations, outcomes } from '../../platform/db/audit-record.ts';
 import {
   boundary,
   cursorQuery,

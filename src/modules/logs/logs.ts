@@ -4,9 +4,9 @@ import type { AccessContext } from '../access/context.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from './rows.ts';
-import { invalidField } from '../../platform/errors.ts';
-import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
-import { logRow, maskHost } from '../../platform/audit/record.ts';
+import { invalidField } from '../../platform/base/errors.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
+import { logRow, maskHost } from '../../platform/db/audit-record.ts';
 import { type EntryNames, findEntryNames } from './names.ts';
 
 export type LogRecord = {

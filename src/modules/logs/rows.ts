@@ -1,7 +1,7 @@
 // Lists and counts log entries.
 import type { TenantQuery } from '../../platform/db/database.ts';
-import type { NewLog } from '../../platform/audit/rows.ts';
-import { COUNTED_MAX } from '../../platform/pagination.ts';
+import type { NewLog } from '../../platform/db/audit-rows.ts';
+import { COUNTED_MAX } from '../../platform/base/pagination.ts';
 
 export type LogEntry = {
   id: string;

@@ -1,5 +1,5 @@
 // Accepts an invitation before a caller is known: the person becomes a member, as a new or an existing user.
-import { INVITATION_ACCEPTED, logRow, type Operation, type RequestOrigin } from '../../platform/audit/record.ts';
+import { INVITATION_ACCEPTED, logRow, type Operation, type RequestOrigin } from '../../platform/db/audit-record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { chosenPasswordProblem } from './chosen-password.ts';

@@ -1,7 +1,7 @@
 // Limits failed sign-ins and dead links per account and network, with counts that all processes share.
 import type { PeopleContext } from './context.ts';
 import { accountAttemptDigest, accountAttemptRange, attemptDigest } from '../../platform/crypto/digest.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import {
   addAttempt,
   deleteAttempts,

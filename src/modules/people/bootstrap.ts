@@ -1,5 +1,5 @@
 // Creates tenants, their first applications and owners, for the operator's command line and a development server.
-import { nearestName } from '../../platform/unknown-names.ts';
+import { nearestName } from '../../platform/base/unknown-names.ts';
 import { applicationLimit } from '../access/applications.ts';
 import { limitsSchema } from '../access/applications.schema.ts';
 import type { z } from 'zod';
@@ -12,18 +12,18 @@ import { findTenants, insertTenant } from '../access/rows/tenants.ts';
 import { describeApiKey, newApiKey, type NewApiKey } from '../access/api-keys.ts';
 import { isPermission, type Permission, permissions as allPermissions } from '../access/permissions.ts';
 import { nameSchema } from '../access/names.ts';
-import type { ApplicationLimits } from '../../platform/application-limits.ts';
-import { logRow, operator } from '../../platform/audit/record.ts';
-import { consoleUrlOf } from '../../platform/config.ts';
+import type { ApplicationLimits } from '../../platform/base/application-limits.ts';
+import { logRow, operator } from '../../platform/db/audit-record.ts';
+import { consoleUrlOf } from '../../platform/config/config.ts';
 import { Sensitive } from '../../platform/crypto/sensitive.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
-import { AppError, StartError } from '../../platform/errors.ts';
+import { AppError, StartError } from '../../platform/base/errors.ts';
 import { enqueueInvitation } from '../../platform/mail/mail-outbox.ts';
 import { newAddressProblem } from './address.ts';
 import type { PeopleContext } from './context.ts';
 import { invitationLink } from './mail-texts.ts';
 import { draftInvitation, writeInvitation } from './invitations.ts';
-import { PROGRAM } from '../../platform/program.ts';
+import { PROGRAM } from '../../platform/base/program.ts';
 
 export type NewTenantOptions = {
   name: string;

@@ -1,9 +1,9 @@
 // The devices of a user, an authenticator app and passkeys: reads and removes them.
-import { PASSKEY_REMOVED, SECOND_FACTOR_REMOVED } from '../../platform/audit/record.ts';
+import { PASSKEY_REMOVED, SECOND_FACTOR_REMOVED } from '../../platform/db/audit-record.ts';
 import { describeTotp } from '../../platform/crypto/totp.ts';
-import { openUserSecret } from '../../platform/crypto/user-secrets.ts';
+import { openUserSecret } from '../../platform/keys/user-secrets.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { type ListedPasskey, openPasskeys, type Passkey, sealPasskey } from './passkey-records.ts';
 import { deletePasskeysExcept, listPasskeyRows, updatePasskey } from './rows/passkeys.ts';
 import { findSecondFactor, updateSecondFactor } from './rows/second-factors.ts';

@@ -11,7 +11,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
-import { optionalWith } from '../../platform/optional.ts';
+import { optionalWith } from '../../platform/base/optional.ts';
 import { ADDRESS_LENGTH_MAX } from './address.ts';
 import { INVITATION_HOURS, invitationStatuses } from './invitations.ts';
 import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';

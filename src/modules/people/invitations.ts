@@ -5,7 +5,7 @@ import { mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { invitationSecretDigest, randomBase62 } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/keys/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import {
   alreadyExists,
@@ -15,9 +15,9 @@ import {
   notFound,
   tooManyRecords,
   unauthorized,
-} from '../../platform/errors.ts';
+} from '../../platform/base/errors.ts';
 import { enqueueInvitation, type NewMail } from '../../platform/mail/mail-outbox.ts';
-import type { Page, PageRequest } from '../../platform/pagination.ts';
+import type { Page, PageRequest } from '../../platform/base/pagination.ts';
 import { digestOfAddress, newAddressProblem } from './address.ts';
 import type { PeopleContext } from './context.ts';
 import { newMail } from './send-mails.ts';

@@ -8,7 +8,7 @@ import { readSessionSecret, sessionCookie } from '../../platform/http/session-co
 import { acceptInvitation, findInvitationBeforeCaller, newPasswordProblem, type OpenInvitation } from './acceptance.ts';
 import { comparedAddress } from './address.ts';
 import { countAttempt, refuseTooMany, rememberPlace } from './attempts.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { endSession, type ProvenMember, startSession } from './sessions.ts';
 import { countingPassword, recordFailedSignIn } from './sign-in.ts';
 import { findTenantWithoutPasswords } from './sso/provider.ts';

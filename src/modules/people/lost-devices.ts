@@ -1,6 +1,6 @@
 // Removes the second factor of a person who lost the device: by the operator, or by an administrator.
-import { operator } from '../../platform/audit/record.ts';
-import { notFound, StartError, unprocessable } from '../../platform/errors.ts';
+import { operator } from '../../platform/db/audit-record.ts';
+import { notFound, StartError, unprocessable } from '../../platform/base/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttemptsOfAccount } from './attempts.ts';
 import { forgetDevice } from './devices.ts';

@@ -4,10 +4,10 @@ import { hasDailyLimit } from '../access/limits.ts';
 import { openPerson } from '../access/person.ts';
 import { resourceOf } from '../access/resource.ts';
 import type { Work } from '../access/work.ts';
-import { logRow } from '../../platform/audit/record.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { AppError, notFound, unprocessable } from '../../platform/errors.ts';
+import { AppError, notFound, unprocessable } from '../../platform/base/errors.ts';
 import { removeInvitationsOf } from './rows/invitations.ts';
 import {
   countMembers,

@@ -1,6 +1,6 @@
 // The host and the origin that passkeys of the console belong to, from PUBLIC_URL and CONSOLE_HOST.
 import { isIP } from 'node:net';
-import { type Config, consoleUrlOf } from '../../platform/config.ts';
+import { type Config, consoleUrlOf } from '../../platform/config/config.ts';
 import type { PasskeyPlace } from '../../platform/crypto/passkey.ts';
 
 const isLocal = (hostname: string): boolean => hostname === 'localhost' || hostname.endsWith('.localhost');

@@ -1,6 +1,6 @@
 // What the vault keeps of a passkey: sealed, bound to its user, and valid while the user has the devices that it was added to.
 import type { PasskeyCredential } from '../../platform/crypto/passkey.ts';
-import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
+import { openUserSecret, sealUserSecret } from '../../platform/keys/user-secrets.ts';
 import type { PeopleContext } from './context.ts';
 import type { StoredPasskey } from './rows/passkeys.ts';
 

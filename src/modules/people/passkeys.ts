@@ -1,5 +1,5 @@
 // Passkeys as a second factor: added after the password, and used at sign-in and before sensitive operations.
-import { PASSKEY_ADDED, PASSKEY_CLONED, PASSKEY_USED } from '../../platform/audit/record.ts';
+import { PASSKEY_ADDED, PASSKEY_CLONED, PASSKEY_USED } from '../../platform/db/audit-record.ts';
 import { attemptDigest, sessionDigest } from '../../platform/crypto/digest.ts';
 import { newUuid } from '../../platform/crypto/ids.ts';
 import {
@@ -19,7 +19,7 @@ import {
   expiryOfChallenge,
   newChallenge,
 } from '../../platform/crypto/passkey-challenge.ts';
-import { unprocessable } from '../../platform/errors.ts';
+import { unprocessable } from '../../platform/base/errors.ts';
 import { addAttempt } from '../access/rows/attempts.ts';
 import { NO_APP, readDevices } from './devices.ts';
 import { type ListedPasskey, sealPasskey } from './passkey-records.ts';

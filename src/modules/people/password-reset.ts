@@ -1,9 +1,9 @@
 // Resets a forgotten password by a mailed link. A mailbox alone must never open a vault that requires a second factor.
-import { PASSWORD_RESET, type RequestOrigin } from '../../platform/audit/record.ts';
+import { PASSWORD_RESET, type RequestOrigin } from '../../platform/db/audit-record.ts';
 import { equalDigests, passwordResetDigest, randomBase62 } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { AppError } from '../../platform/errors.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { AppError } from '../../platform/base/errors.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { addMail, dropMails, type MailKind } from '../../platform/mail/mail-outbox.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttempts, countAttempt, isKnownPlace } from './attempts.ts';

@@ -1,9 +1,9 @@
 // Changes the password of a user: by the user, or by the operator's reset. Ends all sessions of the user.
-import { type Actor, logRow, operator, PASSWORD_CHANGED, type RequestOrigin } from '../../platform/audit/record.ts';
+import { type Actor, logRow, operator, PASSWORD_CHANGED, type RequestOrigin } from '../../platform/db/audit-record.ts';
 import { randomBase62 } from '../../platform/crypto/digest.ts';
 import { Sensitive } from '../../platform/crypto/sensitive.ts';
 import { runPrismaTransaction } from '../../platform/db/transaction.ts';
-import { StartError } from '../../platform/errors.ts';
+import { StartError } from '../../platform/base/errors.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttemptsOfAccount } from './attempts.ts';
 import { chosenPasswordProblem, UNCHANGED_PASSWORD } from './chosen-password.ts';

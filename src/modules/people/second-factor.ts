@@ -12,13 +12,13 @@ import {
   SECOND_FACTOR_ADDED,
   SECOND_FACTOR_GIVEN,
   type SECOND_FACTOR_REMOVED,
-} from '../../platform/audit/record.ts';
+} from '../../platform/db/audit-record.ts';
 import { equalDigests, recoveryCodeDigest, sessionDigest } from '../../platform/crypto/digest.ts';
 import { newRecoveryCode, newTotpSecret, stepOfCode } from '../../platform/crypto/totp.ts';
-import { openUserSecret, sealUserSecret } from '../../platform/crypto/user-secrets.ts';
+import { openUserSecret, sealUserSecret } from '../../platform/keys/user-secrets.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound, unprocessable } from '../../platform/errors.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { notFound, unprocessable } from '../../platform/base/errors.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import { comparedAddress, digestOfAddress } from './address.ts';
 import { clearAttempts, countAttempt, isKnownPlace, rememberPlace, takeBackAttempt } from './attempts.ts';
 import type { PeopleContext } from './context.ts';

@@ -1,7 +1,7 @@
 // Sends mails in the background: sealed while they wait, at least once, with retries.
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/keys/sealed-text.ts';
 import {
   claimMails,
   countWaitingMails,

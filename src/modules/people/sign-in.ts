@@ -1,9 +1,9 @@
 // Signs a person in by address and password: counts attempts, and does the same work for unknown addresses.
-import { logRow, type RequestOrigin, SIGN_IN_FAILED } from '../../platform/audit/record.ts';
+import { logRow, type RequestOrigin, SIGN_IN_FAILED } from '../../platform/db/audit-record.ts';
 import { TYPED_LENGTH_MAX } from '../../platform/crypto/password.ts';
 import { comparedAddress, digestOfAddress, parseAddress } from './address.ts';
 import { clearAttempts, countAttempt, isKnownPlace, rememberPlace, takeBackAttempt } from './attempts.ts';
-import { placeOfIp } from '../../platform/ip-place.ts';
+import { placeOfIp } from '../../platform/base/ip-place.ts';
 import type { PeopleContext } from './context.ts';
 import { findUserBeforeCaller, listMembershipsBeforeCaller } from './rows/users.ts';
 import type { ProvenMember } from './sessions.ts';

@@ -5,7 +5,7 @@ import type { ReactorsContext } from '../reactors/context.ts';
 import { decodeBody, isDecodable } from '../../platform/egress/body.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
-import { invalidInput } from '../../platform/errors.ts';
+import { invalidInput } from '../../platform/base/errors.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';

@@ -1,6 +1,6 @@
 // Headers that hold a digest of the body. None may describe another body than the one that is sent.
 import type { Headers } from '../../platform/egress/headers.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import { formatPath } from '../../platform/json/json.ts';
 
 /** RFC 9530, RFC 3230, RFC 1864, and headers of cloud services, by lower-case name. */

@@ -1,8 +1,8 @@
 // Converts faults of egress to API errors: 400 for a refused destination, 502 and 504 for a destination that fails.
-import { AppError, badRequest, invalidField, payloadTooLarge } from '../../platform/errors.ts';
-import { EgressFault, MAY_HAVE_ACTED } from '../../platform/egress/fault.ts';
+import { AppError, badRequest, invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
+import { EgressFault, MAY_HAVE_ACTED } from '../../platform/base/egress-fault.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
-import { megabytes } from '../../platform/size-text.ts';
+import { megabytes } from '../../platform/base/size-text.ts';
 
 /** Connections and memory become available within moments. */
 const BUSY_RETRY_AFTER_SECONDS = 1;

@@ -5,11 +5,11 @@ import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
 import { holdsApiKey } from '../access/api-keys.ts';
 import { mayAnywhere } from '../access/rules.ts';
-import { type Actor, logRow, type Usage } from '../../platform/audit/record.ts';
+import { type Actor, logRow, type Usage } from '../../platform/db/audit-record.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { isDecodable } from '../../platform/egress/body.ts';
-import { afterSending, EgressFault } from '../../platform/egress/fault.ts';
+import { afterSending, EgressFault } from '../../platform/base/egress-fault.ts';
 import {
   type Headers,
   requestHeaders,
@@ -17,11 +17,11 @@ import {
   loopMark,
   refuseLoop,
 } from '../../platform/egress/headers.ts';
-import { type Account, FREE_BYTES, openAccount } from '../../platform/accounts.ts';
+import { type Account, FREE_BYTES, openAccount } from '../../platform/base/accounts.ts';
 import { ownNameOf } from '../../platform/http/header-prefixes.ts';
-import { findOperation } from '../../platform/event-loop.ts';
-import { svcProxyMs, timeoutsOf } from '../../platform/times.ts';
-import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/errors.ts';
+import { findOperation } from '../../platform/base/event-loop.ts';
+import { svcProxyMs, timeoutsOf } from '../../platform/base/times.ts';
+import { AppError, badRequest, forbidden, invalidField, notFound, unauthorized } from '../../platform/base/errors.ts';
 import type { CodeRights } from '../code/answer-calls.ts';
 import type { Nesting } from '../code/context.ts';
 import { CodeResponse } from '../code/code-errors.ts';

@@ -1,7 +1,7 @@
 // Refuses requests that would send an API key of a vault to a destination, in whatever place the caller put it.
 // Clients confuse the vault's key with the destination's, above all where the destination takes `Authorization` or `X-Api-Key`.
 import { holdsApiKey } from '../access/api-keys.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import { formatPath } from '../../platform/json/json.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { decodePercent } from './bodies/percent.ts';

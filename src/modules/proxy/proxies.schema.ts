@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
-import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/times.ts';
+import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   applicationReference,
@@ -16,7 +16,7 @@ import {
   modified,
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
-import { optional, optionalWith } from '../../platform/optional.ts';
+import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
 import { noteField } from '../code/versions.schema.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';

@@ -28,8 +28,8 @@ import {
 import type { StoredApplication } from '../access/rows/applications.ts';
 import type { StoredProxy } from './rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
-import { type FieldCode, fieldErrors, invalidInput } from '../../platform/errors.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
+import { type FieldCode, fieldErrors, invalidInput } from '../../platform/base/errors.ts';
 import { checkCode } from '../code/code.ts';
 import { type CodeResource, deleteCodeOf } from '../code/rows/code-versions.ts';
 import { type Code, keepVersion } from '../code/versions.ts';
@@ -41,7 +41,7 @@ import {
   patchConfiguration,
   undeclaredProblems,
 } from '../reactors/reactors.ts';
-import { TIMEOUT_SECONDS } from '../../platform/times.ts';
+import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { type Mask, maskOfCode } from './mask-transform.ts';
 import { holdsOwnKey, NO_API_KEY } from './own-keys.ts';
 import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';

@@ -1,11 +1,11 @@
 // Finds a stored proxy by its key, before the caller is known, and caches it unsealed for a short time.
 import { digestOfProxyKey } from './proxy-keys.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
-import { createCache } from '../../platform/cache.ts';
-import type { Platform } from '../../platform/platform.ts';
+import { createCache } from '../../platform/base/cache.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import type { ClientCertificate } from '../../platform/crypto/client-certificate.ts';
 import { memoryDigest } from '../../platform/crypto/digest.ts';
-import type { Sealing } from '../../platform/crypto/sealed-text.ts';
+import type { Sealing } from '../../platform/keys/sealed-text.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { isRunnableStale } from '../reactors/reactor-finder.ts';
 import { findPreviousEnd, openRoute } from './proxy-route.ts';

@@ -3,7 +3,7 @@
 import type { ClientCertificate } from '../../platform/crypto/client-certificate.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { Configuration } from '../reactors/reactors.ts';
-import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/keys/sealed-text.ts';
 
 /** A replaced key, which may live for some time. */
 export type PreviousKey = {

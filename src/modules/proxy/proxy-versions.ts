@@ -6,7 +6,7 @@ import type { CodeResource } from '../code/rows/code-versions.ts';
 import { CODE_RESTORED, findCodeOfVersion, keepVersion, type VersionRecord } from '../code/versions.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { coversHosts, hostsOf } from '../../platform/egress/allowed-hosts.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import { checkApplications } from '../reactors/reactors.ts';
 import { changeLockedProxy, checkTransforms, codeOf, codeOfProxy } from './proxies.ts';

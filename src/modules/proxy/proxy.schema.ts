@@ -11,8 +11,8 @@ import {
   payloadTooLarge,
   unauthorized,
   unavailable,
-} from '../../platform/errors.ts';
-import { MAY_HAVE_ACTED } from '../../platform/egress/fault.ts';
+} from '../../platform/base/errors.ts';
+import { MAY_HAVE_ACTED } from '../../platform/base/egress-fault.ts';
 import { CARD_TOKEN_ID, TRACE_ID } from '../../platform/http/schemas.ts';
 import {
   type Components,
@@ -21,7 +21,7 @@ import {
   responseReference,
 } from '../../platform/http/openapi/components.ts';
 import { problemOf } from '../../platform/http/problems.ts';
-import { megabytes } from '../../platform/size-text.ts';
+import { megabytes } from '../../platform/base/size-text.ts';
 import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
 import { BODY_TOO_LARGE } from './watch.ts';
 

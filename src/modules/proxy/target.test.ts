@@ -1,7 +1,7 @@
 // Tests destination URLs: they stay below the destination whatever is appended, and keep their spelling.
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { baseOf, destinationOf as appended, parseTarget, spell } from './target.ts';
 
 /** What is sent for a path and a query behind a destination. */

@@ -2,7 +2,7 @@
 // The result always has the destination's authority and lies below its path.
 import { URL_CHARACTERS_MAX } from '../../platform/egress/destination.ts';
 import { ownNameOf } from '../../platform/http/header-prefixes.ts';
-import { badRequest, invalidField } from '../../platform/errors.ts';
+import { badRequest, invalidField } from '../../platform/base/errors.ts';
 import { decodePercent } from './bodies/percent.ts';
 
 const PREFIX = '/proxy';

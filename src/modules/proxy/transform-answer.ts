@@ -2,11 +2,11 @@
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { decodableOf, isDecodable } from '../../platform/egress/body.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
 import { mayCodeSend } from '../../platform/http/code-headers.ts';
-import type { AppError } from '../../platform/errors.ts';
+import type { AppError } from '../../platform/base/errors.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import { RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { readAnswer } from './bodies/answer-text.ts';

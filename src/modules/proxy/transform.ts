@@ -1,9 +1,9 @@
 // Runs the request or response transform of a stored proxy, and validates what the code returned.
 // What the code returns as it was given is sent as it came: the bytes of a body, and the lines of headers.
 import type { ReactorsContext } from '../reactors/context.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { type Headers, requestHeaders } from '../../platform/egress/headers.ts';
-import { type AppError, invalidField } from '../../platform/errors.ts';
+import { type AppError, invalidField } from '../../platform/base/errors.ts';
 import { answerCalls, type CodeRights } from '../code/answer-calls.ts';
 import { inputInTurns } from '../code/args.ts';
 import { answerOfFault, badInput, CodeResponse, runtimeError, withoutService } from '../code/code-errors.ts';

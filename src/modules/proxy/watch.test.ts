@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { watchMemory } from '../../../test/support/memory.ts';
 import { FORM, PARTS } from '../../../test/support/expansion.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { bodyKindOf } from './bodies/body-kind.ts';
 import { watchBody } from './watch.ts';
 

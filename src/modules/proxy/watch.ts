@@ -1,7 +1,7 @@
 // Streams a body that is too large to be read whole, and stops it where an expression may begin.
 // Keeps only the last bytes of a chunk and the headers of a part.
-import { payloadTooLarge } from '../../platform/errors.ts';
-import { megabytes } from '../../platform/size-text.ts';
+import { payloadTooLarge } from '../../platform/base/errors.ts';
+import { megabytes } from '../../platform/base/size-text.ts';
 import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
 import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
 import { bodyKindOf, type BodyKind, type Charset, type TextBodyKind } from './bodies/body-kind.ts';

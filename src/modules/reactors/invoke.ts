@@ -1,9 +1,9 @@
 // Invokes a reactor: opens and logs tokens in args, casts args, runs the code, and tokenizes its result.
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
-import { logRow, REACTOR_TESTED } from '../../platform/audit/record.ts';
+import { logRow, REACTOR_TESTED } from '../../platform/db/audit-record.ts';
 import type { ReactorsContext } from './context.ts';
-import { AppError, forbidden, invalidInput } from '../../platform/errors.ts';
+import { AppError, forbidden, invalidInput } from '../../platform/base/errors.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { joinPaths, type Json } from '../../platform/json/json.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';

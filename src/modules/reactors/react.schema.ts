@@ -6,7 +6,7 @@ import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
 import { GENERIC_TOKEN_ID } from '../tokens/token-examples.ts';
 import { exampleReactor } from './reactors.schema.ts';
 import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 
 const argsField = z
   .any()

@@ -1,13 +1,13 @@
 // Finds a reactor for a run, with its code, contracts and configuration decrypted, in a cache of one second.
 import { findReactorForRun } from './rows.ts';
 import type { Caller } from '../access/caller.ts';
-import { createCache } from '../../platform/cache.ts';
-import { type Change, EVERY_TENANT } from '../../platform/changes.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { conflict } from '../../platform/errors.ts';
+import { createCache } from '../../platform/base/cache.ts';
+import { type Change, EVERY_TENANT } from '../../platform/base/changes.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { conflict } from '../../platform/base/errors.ts';
 import { codePlace, type Contracts, contractsOf } from '../code/formulas.ts';
 import { type Configuration, openConfiguration, reactorNotFound } from './reactors.ts';
-import { openText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, type Sealing } from '../../platform/keys/sealed-text.ts';
 
 /** How long a process may run a reactor that another process has changed, where the notice of the change got lost. */
 const RUNNABLE_MS = 1_000;

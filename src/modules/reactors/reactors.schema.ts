@@ -16,7 +16,7 @@ import {
   TENANT_ID,
 } from '../../platform/http/schemas.ts';
 import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { CONFIGURATION_TEXT_LENGTH_MAX } from './reactors.ts';
 
 /** What the examples of the OpenAPI document show. */

@@ -25,7 +25,14 @@ import { checkGrants } from '../access/grants.ts';
 import type { CodeContext } from '../code/context.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { StoredApplication } from '../access/rows/applications.ts';
-import { type FieldCode, fieldErrors, internal, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
+import {
+  type FieldCode,
+  fieldErrors,
+  internal,
+  invalidField,
+  invalidInput,
+  notFound,
+} from '../../platform/base/errors.ts';
 import { formatPath, isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { checkConfiguration } from '../code/contract.ts';
 import { configurationName, ELEMENTS_MAX } from '../code/formula-fields.ts';
@@ -43,7 +50,7 @@ import {
 } from '../code/formulas.ts';
 import type { CodeResource } from '../code/rows/code-versions.ts';
 import type { VersionRecord } from '../code/versions.ts';
-import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/crypto/sealed-text.ts';
+import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/keys/sealed-text.ts';
 
 /** Values by the names of the formula's contract. */
 export type Configuration = { [name: string]: string | number | boolean };

@@ -1,12 +1,12 @@
 // Ends the runs of processes that died: each becomes `unknown`, and the log gets its second rows.
-import { insertLogs } from '../../platform/audit/rows.ts';
-import { failedRows, type LogRow } from '../../platform/audit/record.ts';
-import { insertRuns, openBegunRun, signRun } from '../../platform/audit/run-rows.ts';
+import { insertLogs } from '../../platform/db/audit-rows.ts';
+import { failedRows, type LogRow } from '../../platform/db/audit-record.ts';
+import { insertRuns, openBegunRun, signRun } from '../../platform/db/run-rows.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
-import { AppError } from '../../platform/errors.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { noteTampered } from '../../platform/tampered.ts';
-import { LONGEST_REQUEST_MS } from '../../platform/times.ts';
+import { AppError } from '../../platform/base/errors.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { noteTampered } from '../../platform/db/tampered.ts';
+import { LONGEST_REQUEST_MS } from '../../platform/base/times.ts';
 import { type BegunRow, findBegunRuns, findEnded, findLogRows, takeBegunRuns } from './rows.ts';
 
 type Ending = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newLogId'>;

@@ -1,7 +1,7 @@
 // Raises the alarm `error_burst` for a reactor or stored proxy that fails much more often than it did within the last day.
 import { firstIdAt } from '../../platform/crypto/ids.ts';
 import { takeLease } from '../../platform/db/leases.ts';
-import type { Platform } from '../../platform/platform.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { countFailuresByHour, type Failing, findFailing, forgetBursts } from './burst-rows.ts';
 
 type Watching = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newUuid'>;

@@ -1,8 +1,8 @@
 // The outcome of a run from what happened, and its names of errors.
 import { expect, test } from 'vitest';
-import type { RunOutcome } from '../../platform/audit/run-rows.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
-import { AppError, badRequest, codeFailure, forbidden, invalidField, unavailable } from '../../platform/errors.ts';
+import type { RunOutcome } from '../../platform/db/run-rows.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
+import { AppError, badRequest, codeFailure, forbidden, invalidField, unavailable } from '../../platform/base/errors.ts';
 import { CallFault, type RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
 import { forwardingFault } from '../proxy/faults.ts';
 import {

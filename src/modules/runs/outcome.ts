@@ -1,7 +1,7 @@
 // Decides the outcome of a run from what happened, and names what went wrong from closed lists: code must not write values into it.
-import type { RunOutcome } from '../../platform/audit/run-rows.ts';
-import { EgressFault, type EgressFaultCode } from '../../platform/egress/fault.ts';
-import { AppError } from '../../platform/errors.ts';
+import type { RunOutcome } from '../../platform/db/run-rows.ts';
+import { EgressFault, type EgressFaultCode } from '../../platform/base/egress-fault.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { CallFault, type RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
 
 /** What ended a run. */

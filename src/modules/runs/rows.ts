@@ -6,12 +6,12 @@ import {
   type RunOutcome,
   runOutcomes,
   type SignedBegunRun,
-} from '../../platform/audit/run-rows.ts';
-import type { LogRow } from '../../platform/audit/record.ts';
+} from '../../platform/db/run-rows.ts';
+import type { LogRow } from '../../platform/db/audit-record.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 import { LOG_LINE } from '../../platform/db/log-stream.ts';
 import type { Query } from '../../platform/db/statements.ts';
-import { COUNTED_MAX, type Counted } from '../../platform/pagination.ts';
+import { COUNTED_MAX, type Counted } from '../../platform/base/pagination.ts';
 
 /** Statuses of destinations from one to another, both included. */
 export type Statuses = { least: number; most: number };

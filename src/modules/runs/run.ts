@@ -1,10 +1,10 @@
 // Records what happens to one run of code, or to one proxied request, and writes its end. Nothing waits for that: where it cannot be
 // written, the run becomes `unknown`.
-import { type Actor, failedRows, type LogRow, maskHost } from '../../platform/audit/record.ts';
-import { type NewRun, type RunKind, runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
-import { EgressFault } from '../../platform/egress/fault.ts';
-import { AppError } from '../../platform/errors.ts';
-import type { Platform } from '../../platform/platform.ts';
+import { type Actor, failedRows, type LogRow, maskHost } from '../../platform/db/audit-record.ts';
+import { type NewRun, type RunKind, runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
+import { AppError } from '../../platform/base/errors.ts';
+import type { Platform } from '../../platform/services/platform.ts';
 import { CallFault, type Outcome, type RunFault } from '../../platform/sandbox/protocol/sandbox.ts';
 import {
   type Ending,

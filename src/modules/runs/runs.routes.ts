@@ -3,7 +3,7 @@ import { workOf } from '../access/authenticate.ts';
 import type { AccessContext } from '../access/context.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';
-import { pageOf } from '../../platform/pagination.ts';
+import { pageOf } from '../../platform/base/pagination.ts';
 import { getRun, listRuns } from './runs.ts';
 import { runExamples, runPage, runPageExamples, runParams, runQuery, runRecord } from './runs.schema.ts';
 

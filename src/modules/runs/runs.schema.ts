@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { actorType } from '../logs/logs.schema.ts';
 import { ANY_FAILURE } from './rows.ts';
-import { runKinds, runOutcomes } from '../../platform/audit/run-rows.ts';
+import { runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
 import { boundary, cursorQuery, oneOf, onlyPage, oneUuid, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
   APPLICATION_ID,

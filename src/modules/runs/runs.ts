@@ -1,12 +1,12 @@
 // Reads what happened to runs of code and proxied requests. Each reading is logged, as those of the log are.
 import type { Work } from '../access/work.ts';
-import { logRow } from '../../platform/audit/record.ts';
-import { type FoundRun, isRunIntact } from '../../platform/audit/run-rows.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
+import { type FoundRun, isRunIntact } from '../../platform/db/run-rows.ts';
 import { firstIdAt, timeOfId } from '../../platform/crypto/ids.ts';
-import { invalidField, notFound } from '../../platform/errors.ts';
-import { countThenList, type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { noteTampered } from '../../platform/tampered.ts';
+import { invalidField, notFound } from '../../platform/base/errors.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { noteTampered } from '../../platform/db/tampered.ts';
 import { countRuns, findRun, listRunRows, type RunFilter } from './rows.ts';
 
 type Reading = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newLogId'>;

@@ -1,6 +1,6 @@
 // POST /sessions/:session_id/cvc: the key of a session for one card replaces the security code of that card.
 import type { FastifyRequest } from 'fastify';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';

@@ -1,7 +1,7 @@
 // GET and POST /collect/:secret: a page of the vault that collects data without a script, and leads back to the merchant.
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { sessionPageDigest } from '../../platform/crypto/digest.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import type { Json } from '../../platform/json/json.ts';

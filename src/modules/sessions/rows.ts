@@ -1,7 +1,7 @@
 // Rows of sessions.
 import type { Database, TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { notFound } from '../../platform/errors.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { FIND_FRAME_SESSION, FIND_PAGE_SESSION, type FoundSession, loadSession } from '../access/rows/find-session.ts';
 
 export type StoredSession = {

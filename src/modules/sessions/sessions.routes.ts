@@ -5,7 +5,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { bodyFailures, commonFailures, failures } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
 import type { SessionsContext } from './context.ts';
-import { reachedUrl } from '../../platform/config.ts';
+import { reachedUrl } from '../../platform/config/config.ts';
 import { createSession, getSession } from './sessions.ts';
 import { newSession, newSessionExamples, sessionExamples, sessionParams, sessionRecord } from './sessions.schema.ts';
 

@@ -13,7 +13,7 @@ import {
   givenUuid,
   uuid,
 } from '../../platform/http/schemas.ts';
-import { optional, optionalWith } from '../../platform/optional.ts';
+import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { tokenMetadata } from '../tokens/token-request.schema.ts';
 import { chosenTokenId, METADATA_KEYS_MAX, metadataSchema } from '../tokens/token-request.ts';
 import { securityCode, tokenTypeNames } from '../tokens/token-types.ts';

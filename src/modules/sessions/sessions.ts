@@ -1,6 +1,6 @@
 // Sessions: a backend lets one page create a few tokens, or type the security code of one card again, with a key that ends after
 // some minutes.
-import { logRow } from '../../platform/audit/record.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
 import {
   AppError,
   type FieldCode,
@@ -8,7 +8,7 @@ import {
   invalidField,
   invalidInput,
   notFound,
-} from '../../platform/errors.ts';
+} from '../../platform/base/errors.ts';
 import { randomBase62, sessionPageDigest } from '../../platform/crypto/digest.ts';
 import { newSessionKey } from '../access/api-keys.ts';
 import { checkOrigins } from '../access/origins.ts';

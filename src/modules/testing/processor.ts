@@ -116,7 +116,7 @@ export const startProcessor = async (dataDir: string): Promise<Processor> => {
   const { port } = server.address() as AddressInfo;
   const file = join(dataDir, 'echo.json');
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
-  // As src/platform/egress/dev-destination.ts reads it.
+  // As src/platform/config/dev-destination.ts reads it.
   await writeFile(`${file}.new`, JSON.stringify({ port, certificate: cert }), { mode: 0o600 });
   await rename(`${file}.new`, file);
   return {

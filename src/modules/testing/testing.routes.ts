@@ -1,6 +1,6 @@
 // Routes below /test, for tests in any language: the clock, further tenants, and the fake processor. Only with TEST_ENDPOINTS.
 import type { App } from '../../platform/http/app-type.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import type { PeopleContext } from '../people/context.ts';
 import { createTenant } from '../people/bootstrap.ts';
 import { sweep } from '../tokens/sweep.ts';

@@ -1,6 +1,6 @@
 // Schemas of the endpoints for tests.
 import { z } from 'zod';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { nameSchema } from '../access/names.ts';
 
 const UNITS_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;

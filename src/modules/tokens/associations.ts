@@ -2,10 +2,10 @@
 import { insertLink, removeLink } from './rows/token-transactions.ts';
 import type { Work } from '../access/work.ts';
 import { getTransform } from '../access/rules.ts';
-import { linkLogRow, TOKEN_ASSOCIATED, TOKEN_DISSOCIATED } from '../../platform/audit/record.ts';
+import { linkLogRow, TOKEN_ASSOCIATED, TOKEN_DISSOCIATED } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
-import { alreadyExists, AppError, invalidField, notFound } from '../../platform/errors.ts';
-import type { Page, PageRequest } from '../../platform/pagination.ts';
+import { alreadyExists, AppError, invalidField, notFound } from '../../platform/base/errors.ts';
+import type { Page, PageRequest } from '../../platform/base/pagination.ts';
 import { getTokenRow, listTokens, type TokenFilter } from './read-tokens.ts';
 import type { TokenRecord } from './tokens.ts';
 

@@ -17,7 +17,7 @@ import { type Transform } from '../access/access-rule.ts';
 import { z } from 'zod';
 import type { Permission } from '../access/permissions.ts';
 import { containersShown, decide, getTransform, visibilityOf, wouldDecide } from '../access/rules.ts';
-import { type Disclosure, logRow } from '../../platform/audit/record.ts';
+import { type Disclosure, logRow } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -31,7 +31,7 @@ import {
   notFound,
   payloadTooLarge,
   unprocessable,
-} from '../../platform/errors.ts';
+} from '../../platform/base/errors.ts';
 import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
 import { isStorableText, type Json } from '../../platform/json/json.ts';
 import { mergePatch } from '../../platform/json/merge-patch.ts';

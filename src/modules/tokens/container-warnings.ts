@@ -1,8 +1,8 @@
 // Warns of a container that holds no token and is named by no access rule, or nearly as another: it may be a typing error.
 import { LRUCache } from 'lru-cache';
 import type { Work } from '../access/work.ts';
-import type { Platform } from '../../platform/platform.ts';
-import { editDistance } from '../../platform/unknown-names.ts';
+import type { Platform } from '../../platform/services/platform.ts';
+import { editDistance } from '../../platform/base/unknown-names.ts';
 import { findEmptyContainers, findKnownContainers } from './rows/containers.ts';
 import { findTokenType, tokenTypeNames } from './token-types.ts';
 

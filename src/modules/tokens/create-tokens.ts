@@ -1,8 +1,8 @@
 // Seals drafts and writes them as tokens with their log rows, all or nothing.
 // Deduplication, links to a parent and the kept response of an idempotent request belong to the same transaction.
 import type { LogMac } from '../../platform/crypto/log-mac.ts';
-import type { LogRow } from '../../platform/audit/record.ts';
-import type { NewLog } from '../../platform/audit/rows.ts';
+import type { LogRow } from '../../platform/db/audit-record.ts';
+import type { NewLog } from '../../platform/db/audit-rows.ts';
 import type { Transaction } from '../../platform/db/transaction.ts';
 import { nameOfFingerprint } from './rows/token-row.ts';
 import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
@@ -24,7 +24,7 @@ import {
   type operator,
   TOKEN_ASSOCIATED,
   tokenLogRows,
-} from '../../platform/audit/record.ts';
+} from '../../platform/db/audit-record.ts';
 import { findContainerWarning } from './container-warnings.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
@@ -39,7 +39,7 @@ import {
   invalidInput,
   notFound,
   unavailable,
-} from '../../platform/errors.ts';
+} from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { mapInSlices, type Slices } from '../../platform/json/slices.ts';
 import { createMeter } from './expressions/meter.ts';

@@ -1,8 +1,8 @@
 // Deletes all tokens that a query finds, if they are as many as the caller expects.
 import type { Work } from '../access/work.ts';
 import { accessOf } from '../access/rules.ts';
-import { logRow } from '../../platform/audit/record.ts';
-import { type AppError, conflict } from '../../platform/errors.ts';
+import { logRow } from '../../platform/db/audit-record.ts';
+import { type AppError, conflict } from '../../platform/base/errors.ts';
 import type { TokensContext } from './context.ts';
 import { admitQuery } from './read-tokens.ts';
 import { countSelected, type LockedToken, lockTokens } from './rows/token-list.ts';

@@ -1,6 +1,6 @@
 // POST /detokenize: replaces expressions in JSON by the values of tokens.
 import type { TokensContext } from './context.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import { answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';

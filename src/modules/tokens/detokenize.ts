@@ -10,9 +10,9 @@ import { limitOfReveal } from '../access/limits.ts';
 import { disclosureOf } from '../access/rules.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { getTransform } from '../access/rules.ts';
-import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/audit/record.ts';
+import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
-import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/errors.ts';
+import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
 import type { Known } from './expressions/absent.ts';
 import {
   type AbsentPaths,

@@ -1,7 +1,7 @@
 // Accepts the attributes that clients of the earlier API send in token requests, and refuses unknown ones.
 // The attribute `privacy` selects a container, as `containers` does. See docs/earlier-clients.md.
-import { type FieldErrorCollector } from '../../platform/errors.ts';
-import { NOT_SUPPORTED, unknownName } from '../../platform/unknown-names.ts';
+import { type FieldErrorCollector } from '../../platform/base/errors.ts';
+import { NOT_SUPPORTED, unknownName } from '../../platform/base/unknown-names.ts';
 import type { Json } from '../../platform/json/json.ts';
 
 type Path = readonly (string | number)[];

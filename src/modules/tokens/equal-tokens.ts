@@ -2,9 +2,9 @@
 import type { Work } from '../access/work.ts';
 import { noteDecision } from '../access/decisions.ts';
 import { disclosureOf, wouldDecide } from '../access/rules.ts';
-import type { LoggedToken } from '../../platform/audit/record.ts';
+import type { LoggedToken } from '../../platform/db/audit-record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { payloadTooLarge } from '../../platform/errors.ts';
+import { payloadTooLarge } from '../../platform/base/errors.ts';
 import type { TokensContext } from './context.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import type { Meter } from './expressions/meter.ts';

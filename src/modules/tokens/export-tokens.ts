@@ -1,5 +1,5 @@
 // Reads all tokens of a tenant as plaintext records, from one snapshot, for the operator's export.
-import { logRow, operator, TOKENS_EXPORTED } from '../../platform/audit/record.ts';
+import { logRow, operator, TOKENS_EXPORTED } from '../../platform/db/audit-record.ts';
 import { runTransaction } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { TokensContext } from './context.ts';

@@ -1,6 +1,6 @@
 // Makes the search digests of tokens that have not all of them, such as after a release that makes more. A part of the sweep.
 import type { TenantDatabase } from '../../platform/db/database.ts';
-import { AppError } from '../../platform/errors.ts';
+import { AppError } from '../../platform/base/errors.ts';
 import { type DraftContext, draftOf } from './change-token.ts';
 import type { TokensContext } from './context.ts';
 import { DIGESTS_DUE_MAX, findTokensDue, lockTokensDue, writeDigests } from './rows/digests-due.ts';

@@ -1,6 +1,6 @@
 // Creates tokens from rows of another system under the ids of that system. A row that is stored already is not written again.
-import { AppError, FieldErrorCollector } from '../../platform/errors.ts';
-import { operator } from '../../platform/audit/record.ts';
+import { AppError, FieldErrorCollector } from '../../platform/base/errors.ts';
+import { operator } from '../../platform/db/audit-record.ts';
 import { fingerprint, sha256Hex } from '../../platform/crypto/digest.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { Work } from '../access/work.ts';

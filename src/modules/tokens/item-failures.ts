@@ -1,5 +1,5 @@
 // What is wrong with single items of a partial batch, for its answer.
-import { byPath, type FieldCode, type FieldError, type FieldErrorCollector } from '../../platform/errors.ts';
+import { byPath, type FieldCode, type FieldError, type FieldErrorCollector } from '../../platform/base/errors.ts';
 import { formatPath } from '../../platform/json/json.ts';
 
 /** Errors in one answer. More are counted. */

@@ -1,6 +1,6 @@
 // The answers to partial batches, for the OpenAPI document.
 import { z } from 'zod';
-import { fieldCodes } from '../../platform/problem-codes.ts';
+import { fieldCodes } from '../../platform/json/problem-codes.ts';
 import { ITEM_ERRORS_MAX } from './item-failures.ts';
 
 /** @param data the structure of the request, with null in place of each item that failed. */

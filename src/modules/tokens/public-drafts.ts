@@ -1,6 +1,6 @@
 // What public callers may say of a token, and what they learn of it: nothing that depends on what is stored.
 import type { PublicAccess } from '../access/caller.ts';
-import type { FieldErrorCollector } from '../../platform/errors.ts';
+import type { FieldErrorCollector } from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 
 /** The attributes of a token that a public caller may send. */

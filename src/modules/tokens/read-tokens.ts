@@ -18,14 +18,14 @@ import {
   tokenListLogRow,
   tokenLogRows,
   valueSearchLogRow,
-} from '../../platform/audit/record.ts';
+} from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { metadataDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { findTokenPage, listTokenRows } from './rows/token-list.ts';
 import type { TokenCondition } from '../access/token-condition.ts';
-import { invalidField, notFound, payloadTooLarge } from '../../platform/errors.ts';
-import { type Page, type PageRequest, readPage } from '../../platform/pagination.ts';
+import { invalidField, notFound, payloadTooLarge } from '../../platform/base/errors.ts';
+import { type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import { isStorableText } from '../../platform/json/json.ts';

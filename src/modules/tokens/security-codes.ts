@@ -2,8 +2,8 @@
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
 import { getTransform, wouldDecide } from '../access/rules.ts';
-import { CODE_COLLECTED, logRow, tokenLogRows } from '../../platform/audit/record.ts';
-import { AppError, invalidField, notFound } from '../../platform/errors.ts';
+import { CODE_COLLECTED, logRow, tokenLogRows } from '../../platform/db/audit-record.ts';
+import { AppError, invalidField, notFound } from '../../platform/base/errors.ts';
 import type { TokensContext } from './context.ts';
 import { getTokenRow } from './read-tokens.ts';
 import { addToSession, lockToken, putCvc } from './rows/token-transactions.ts';

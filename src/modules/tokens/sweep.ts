@@ -8,7 +8,7 @@ import type { TokensContext } from './context.ts';
 import { type FillContext, fillDigests } from './fill-digests.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
-import { sweepOnce } from '../../platform/db/sweep.ts';
+import { sweepOnce } from '../../platform/maintenance/sweep.ts';
 
 /** A security code must be unrecoverable one minute after its time to live. Half of that minute is the lifetime of its key. */
 const SWEEP_EVERY_MS = 15_000;

@@ -1,6 +1,6 @@
 // Schemas of GET /tokens/{id}/timeline.
 import { z } from 'zod';
-import { disclosures, operations, outcomes } from '../../platform/audit/record.ts';
+import { disclosures, operations, outcomes } from '../../platform/db/audit-record.ts';
 import {
   APPLICATION_ID,
   CARD_TOKEN_ID,

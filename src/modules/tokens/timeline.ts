@@ -1,7 +1,7 @@
 // What happened to a card: the log entries about its tokens, equal ones folded, and the destinations that got its value.
-import { logRow, maskHost } from '../../platform/audit/record.ts';
+import { logRow, maskHost } from '../../platform/db/audit-record.ts';
 import { firstIdAt, GREATEST_ID, LEAST_ID, timeOfId } from '../../platform/crypto/ids.ts';
-import { forbidden, invalidField } from '../../platform/errors.ts';
+import { forbidden, invalidField } from '../../platform/base/errors.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import { accessOf, decide, getTransform, mayAnywhere } from '../access/rules.ts';
 import type { TokenCondition } from '../access/token-condition.ts';

@@ -1,9 +1,9 @@
 // Token intents: tokens for a day, to try a card before it is kept. A creation turns one into a token, once.
 import type { Work } from '../access/work.ts';
 import { isIntentId, newIntentId } from '../access/token-id.ts';
-import { AppError, FieldErrorCollector, invalidField, invalidInput, notFound } from '../../platform/errors.ts';
+import { AppError, FieldErrorCollector, invalidField, invalidInput, notFound } from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { NOT_SUPPORTED } from '../../platform/unknown-names.ts';
+import { NOT_SUPPORTED } from '../../platform/base/unknown-names.ts';
 import { type CardDetails, cardDetailsOf } from './card-details.ts';
 import { checkGain, deleteToken, wouldShowMore } from './change-token.ts';
 import type { TokensContext } from './context.ts';

@@ -1,6 +1,6 @@
 // The response schema of a token. tokens.ts decides how much of a token a caller sees.
 import { z } from 'zod';
-import { unknownName } from '../../platform/unknown-names.ts';
+import { unknownName } from '../../platform/base/unknown-names.ts';
 import { type ParsedJson, parseInSlices } from '../../platform/json/json-parser.ts';
 import { runAtOnce } from '../../platform/json/slices.ts';
 import { isStorableText, type Json } from '../../platform/json/json.ts';

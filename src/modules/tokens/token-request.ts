@@ -1,7 +1,7 @@
 // Validates a token request and evaluates its create-time expressions, before anything is sealed.
 // It reports all problems of a request at once. No problem holds a value.
 import { z } from 'zod';
-import { type FieldErrorCollector, payloadTooLarge } from '../../platform/errors.ts';
+import { type FieldErrorCollector, payloadTooLarge } from '../../platform/base/errors.ts';
 import { isPlainName } from '../access/names.ts';
 import { CONTAINER_LENGTH_MAX, parseContainer } from '../access/containers.ts';
 import { parseDate } from '../../platform/json/dates.ts';
@@ -20,7 +20,7 @@ import {
 import { toFieldError } from '../../platform/http/sentences.ts';
 import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
 import { findJsonProblem } from '../../platform/json/json-problem.ts';
-import { unknownName } from '../../platform/unknown-names.ts';
+import { unknownName } from '../../platform/base/unknown-names.ts';
 import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';
 import {

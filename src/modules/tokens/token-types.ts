@@ -2,9 +2,9 @@
 // A mask and a fingerprint are expressions. They are parsed once and evaluated for each token (docs/decisions/0010-masks-and-fingerprints.md).
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
-import type { FieldCode } from '../../platform/problem-codes.ts';
+import type { FieldCode } from '../../platform/json/problem-codes.ts';
 import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
-import { withoutNulls } from '../../platform/optional.ts';
+import { withoutNulls } from '../../platform/base/optional.ts';
 import { compileShape, scalarText } from './expressions/expressions.ts';
 
 export type TokenType = {

@@ -1,6 +1,6 @@
 // POST /tokenize: replaces the values of a JSON body by tokens.
 import type { TokensContext } from './context.ts';
-import { invalidField } from '../../platform/errors.ts';
+import { invalidField } from '../../platform/base/errors.ts';
 import { workOf } from '../access/authenticate.ts';
 import { answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';

@@ -3,7 +3,7 @@
 import type { Work } from '../access/work.ts';
 import type { TokensContext } from './context.ts';
 import { wouldDecide } from '../access/rules.ts';
-import { AppError, FieldErrorCollector, forbidden, invalidInput } from '../../platform/errors.ts';
+import { AppError, FieldErrorCollector, forbidden, invalidInput } from '../../platform/base/errors.ts';
 import { createTokens, deduplicates } from './create-tokens.ts';
 import { createItemFailures, type ItemFailures, type PartialAnswer } from './item-failures.ts';
 import { JSON_DEPTH_MAX, type Json, numberProblem, depthProblem } from '../../platform/json/json.ts';

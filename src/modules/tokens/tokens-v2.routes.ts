@@ -2,7 +2,7 @@
 import { answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { commonFailures, failures } from '../../platform/http/schemas.ts';
-import { pageOf } from '../../platform/pagination.ts';
+import { pageOf } from '../../platform/base/pagination.ts';
 import { workOf } from '../access/authenticate.ts';
 import type { TokensContext } from './context.ts';
 import { listTokens, searchTokens } from './read-tokens.ts';

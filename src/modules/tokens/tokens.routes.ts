@@ -3,7 +3,7 @@ import type { TokensContext } from './context.ts';
 import { answer, answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
-import { pageOf } from '../../platform/pagination.ts';
+import { pageOf } from '../../platform/base/pagination.ts';
 import { patchMediaTypes, requirePatchType } from '../../platform/http/problems.ts';
 import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
 import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';

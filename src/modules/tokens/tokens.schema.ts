@@ -5,7 +5,7 @@ import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
 import { cursorBody, onlyPage } from '../../platform/http/list-parameters.ts';
 import { type Examples, APPLICATION_ID, CREATED_AT } from '../../platform/http/schemas.ts';
-import { optional } from '../../platform/optional.ts';
+import { optional } from '../../platform/base/optional.ts';
 import { tokenIdParam } from './token-record.ts';
 import { anyJson, expression, metadataPatch } from './token-request.schema.ts';
 import { DELETED_MAX } from './delete-by-search.ts';

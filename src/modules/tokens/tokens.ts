@@ -22,8 +22,8 @@ import {
   SealBroken,
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
-import { internal } from '../../platform/errors.ts';
-import { noteTampered } from '../../platform/tampered.ts';
+import { internal } from '../../platform/base/errors.ts';
+import { noteTampered } from '../../platform/db/tampered.ts';
 import { evaluateShape } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';

@@ -1,11 +1,11 @@
 // Sends checkpoints of the audit log to a file or an address, where a writer of the database cannot take them back.
-import { appendLines } from '../append-lines.ts';
+import { appendLines } from '../base/append-lines.ts';
 import { firstIdAt, LEAST_ID } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';
 import { findStreamPosition, moveStreamPosition } from '../db/log-stream.ts';
 import { findNewCheckpoints } from '../db/log-trees.ts';
-import { runPeriodically } from '../periodic.ts';
-import type { Platform } from '../platform.ts';
+import { runPeriodically } from '../base/periodic.ts';
+import type { Platform } from '../services/platform.ts';
 
 const EXPORT_EVERY_MS = 10_000;
 /** Longer than a batch takes: another process goes on after this time. */

@@ -13,7 +13,7 @@ import {
   readRowsOf,
 } from '../db/log-trees.ts';
 import type { Query } from '../db/statements.ts';
-import { leafOfLine } from './leaf.ts';
+import { leafOfLine } from '../db/leaf.ts';
 import type { ProofEvent } from './log-verifier.ts';
 import { frontierOf, hashesOf, idsOf, TreeTampered } from './tree-state.ts';
 

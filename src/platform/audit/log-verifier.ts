@@ -2,7 +2,7 @@
 import { monthEndOf } from '../crypto/ids.ts';
 import { append, copyOf, type Frontier, frontierLength, rootOf } from '../crypto/merkle.ts';
 import { type Checkpoint, type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';
-import { idsOfLine, leafOfLine } from './leaf.ts';
+import { idsOfLine, leafOfLine } from '../db/leaf.ts';
 
 /** What a log, an export or an archive has, in the order of leaves. */
 export type ProofEvent =

@@ -1,10 +1,10 @@
 // Streams the rows of the audit log to a file, one line of JSON each, for a SIEM. One process at a time streams.
-import { appendLines } from '../append-lines.ts';
+import { appendLines } from '../base/append-lines.ts';
 import { firstIdAt, timeOfId } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';
 import { findStreamPosition, moveStreamPosition, readStreamedRows } from '../db/log-stream.ts';
-import { runPeriodically } from '../periodic.ts';
-import type { Platform } from '../platform.ts';
+import { runPeriodically } from '../base/periodic.ts';
+import type { Platform } from '../services/platform.ts';
 
 const STREAM = 'file';
 const LEASE = 'log-stream';

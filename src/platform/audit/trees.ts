@@ -18,10 +18,10 @@ import {
   thinCheckpoints,
   writeTree,
 } from '../db/log-trees.ts';
-import { runPeriodically } from '../periodic.ts';
-import type { Platform } from '../platform.ts';
-import { countTampered, noteTampered } from '../tampered.ts';
-import { type OpenLine, openLine } from './leaf.ts';
+import { runPeriodically } from '../base/periodic.ts';
+import type { Platform } from '../services/platform.ts';
+import { countTampered, noteTampered } from '../db/tampered.ts';
+import { type OpenLine, openLine } from '../db/leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';
 

@@ -1,7 +1,7 @@
 // Variables of tenants' code and of outgoing requests.
 import { z } from 'zod';
 import { memoryTotalMbLeast } from '../sandbox/protocol/sandbox.ts';
-import { RUN_MS } from '../times.ts';
+import { RUN_MS } from '../base/times.ts';
 import { hosts, wholeNumber, wholeNumberFrom, words } from './forms.ts';
 import { findMemoryMb } from './server.ts';
 

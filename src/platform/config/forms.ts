@@ -1,6 +1,6 @@
 // Forms of values that variables of several areas have.
 import { z } from 'zod';
-import { isHostName } from '../host-names.ts';
+import { isHostName } from '../base/host-names.ts';
 
 export const HOUR_MS = 3_600_000;
 export const MINUTE_MS = 60_000;

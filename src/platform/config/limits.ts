@@ -1,6 +1,6 @@
 // Variables of limits that applications have by default.
 import { z } from 'zod';
-import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../application-limits.ts';
+import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../base/application-limits.ts';
 
 /** `50`, or `50:200` with the burst. */
 const rateLimit = z.string().transform((text, problems) => {

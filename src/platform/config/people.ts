@@ -1,6 +1,6 @@
 // Variables of the console and its sign-in, and of the frames that collect cards.
 import { z } from 'zod';
-import { isHostName } from '../host-names.ts';
+import { isHostName } from '../base/host-names.ts';
 import { duration, flag, HOUR_MS, isOrigin, MINUTE_MS, onOrOff } from './forms.ts';
 
 /** PCI DSS 8.2.8: a session ends after 15 minutes without use. */

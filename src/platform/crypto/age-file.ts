@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import { Decrypter, Encrypter } from 'age-encryption';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 
 /** A stream of the web as one of Node's: their types differ in what no caller uses. */
 type WebStream = Parameters<typeof Readable.fromWeb>[0];

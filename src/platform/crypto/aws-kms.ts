@@ -1,5 +1,5 @@
 // The key provider of AWS KMS. Its client is loaded only where the configuration names the provider.
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { formatNamed, type KeyProvider, parseWrapped } from './key-provider.ts';
 import {
   badAnswer,

@@ -1,7 +1,7 @@
 // Calls to a key service: a limited number at once, with a timeout, repeated with pauses, and refused at once while it is down.
 import { createHash } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
-import { unavailable } from '../errors.ts';
+import { unavailable } from '../base/errors.ts';
 import { contextText } from './key-provider.ts';
 import { SealBroken } from './seal.ts';
 

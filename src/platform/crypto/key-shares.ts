@@ -1,7 +1,7 @@
 // Splits a root key into shares of which some restore it (Shamir), and their text: with a checksum, a set and a number.
 import { createHash } from 'node:crypto';
 import { combine, split } from 'shamir-secret-sharing';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { localRootKeyId } from './local-key-provider.ts';
 import type { RandomBytes } from './random.ts';
 import { SHARES_MAX, THRESHOLD_LEAST } from './share-sets.ts';

@@ -2,7 +2,7 @@
 // The newest key seals, from some minutes after it was made; older ones still open.
 import { LRUCache } from 'lru-cache';
 import { type DigestKey, prepareDigestKey } from './digest.ts';
-import { unavailable } from '../errors.ts';
+import { unavailable } from '../base/errors.ts';
 import { newUuid } from './ids.ts';
 import { haveOneRootKey, type RootKeys } from './key-provider.ts';
 import type { RandomBytes } from './random.ts';

@@ -3,7 +3,7 @@ import { once } from 'node:events';
 import { createReadStream, readFileSync } from 'node:fs';
 import { Readable } from 'node:stream';
 import type { PrivateKey } from 'openpgp';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 
 /** A stream of the web as one of Node's: their types differ in what no caller uses. */
 type WebStream = Parameters<typeof Readable.fromWeb>[0];

@@ -1,6 +1,6 @@
 // Password hashes: their cost, the pepper, and the limited queue.
 import { expect, test } from 'vitest';
-import { AppError } from '../errors.ts';
+import { AppError } from '../base/errors.ts';
 import { prepareDigestKey } from './digest.ts';
 import { createPasswords, isAllowedLength } from './password.ts';
 

@@ -1,7 +1,7 @@
 // Hashes and verifies passwords with argon2id over a keyed digest, so that hashes are useless without the pepper.
 // Takes the same time for an unknown account, and limits concurrent hashing.
 import argon2 from 'argon2';
-import { unavailable } from '../errors.ts';
+import { unavailable } from '../base/errors.ts';
 import { type DigestKey, passwordDigest } from './digest.ts';
 
 /** NIST SP 800-63B: at least 8, or 15 where the password is the only factor. 12 with a limit of ten attempts in 30 minutes. */

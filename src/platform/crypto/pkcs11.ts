@@ -1,5 +1,5 @@
 // The key provider of HSMs, by PKCS #11: AES-256-GCM with keys that do not leave the token.
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { formatNamed, type KeyProvider, parseWrapped, RootKeyUnknown } from './key-provider.ts';
 import { bindToContext, contextBytes, createKeyService, KeyServiceFault, unbind } from './key-service.ts';
 import { createPkcs11Client, type Pkcs11Client, PinRefused, TokenUnusable } from './pkcs11/client.ts';

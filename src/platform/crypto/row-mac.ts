@@ -2,7 +2,7 @@
 import { createHash, createHmac, createSecretKey } from 'node:crypto';
 import { type DigestKey, equalDigests, rowMacKeyBytes } from './digest.ts';
 import { encodeParts } from './seal.ts';
-import { SIGNED_TABLES, type SignedTableName } from '../db/tables.ts';
+import { SIGNED_TABLES, type SignedTableName } from '../base/tables.ts';
 
 /** A row as a driver returns it. A digested column may come as its digest, under the name `COLUMN_digest`. */
 export type Row = Readonly<Record<string, unknown>>;

@@ -2,7 +2,7 @@
 // A value that was moved or changed does not open. Each value contains the id of its key.
 import { beginsWith } from './bytes.ts';
 import { uuidOf } from './ids.ts';
-import { type BoundColumn, TOKEN_COLUMNS } from '../db/tables.ts';
+import { type BoundColumn, TOKEN_COLUMNS } from '../base/tables.ts';
 import type { RandomBytes } from './random.ts';
 import { XAES_NONCE_BYTES, XAES_TAG_BYTES, prepareXaesKey, type XaesKey, xaesDecrypt, xaesEncrypt } from './xaes.ts';
 

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { Agent as HttpAgent, request as requestHttp } from 'node:http';
 import { Agent as HttpsAgent, request as requestHttps } from 'node:https';
 import { z } from 'zod';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { formatNamed, type KeyProvider, parseWrapped } from './key-provider.ts';
 import {
   badAnswer,

@@ -1,8 +1,8 @@
 // Group commit: combines the rows of one tenant's requests that arrive during a write into the next statement.
 // The rows of a request stay together, and its response waits for the commit of its batch.
-import type { Accounts, Reservation } from '../accounts.ts';
-import { AppError } from '../errors.ts';
-import { findOperation } from '../event-loop.ts';
+import type { Accounts, Reservation } from '../base/accounts.ts';
+import { AppError } from '../base/errors.ts';
+import { findOperation } from '../base/event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { type Queued, releaseInTicks, releaseOf, withinBatch } from './release.ts';
 import { createTurns } from './turns.ts';

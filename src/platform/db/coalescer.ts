@@ -1,8 +1,8 @@
 // Combines look-ups by key of one tenant that arrive while a statement runs into the next statement.
 // The statement of a look-up is always sent after the look-up was requested.
-import type { Accounts, Reservation } from '../accounts.ts';
+import type { Accounts, Reservation } from '../base/accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { findOperation } from '../event-loop.ts';
+import { findOperation } from '../base/event-loop.ts';
 import { type Queued, releaseOf, withinBatch } from './release.ts';
 import { createTurns } from './turns.ts';
 

@@ -1,6 +1,6 @@
 // Messages for the operator when the database cannot be connected: the reason, the address, and what to do. Never the password.
 import { Client, type PoolConfig } from 'pg';
-import { IS_IMAGE } from '../program.ts';
+import { IS_IMAGE } from '../base/program.ts';
 
 /** Reason and fix by SQLSTATE of PostgreSQL or error code of the system. */
 const MESSAGES: Record<string, readonly [reason: string, fix: string]> = {

@@ -1,5 +1,5 @@
 // Maps database errors to AppErrors. The driver's message stays in the private cause, because it can contain values.
-import { alreadyExists, AppError, internal, notFound, unavailable } from '../errors.ts';
+import { alreadyExists, AppError, internal, notFound, unavailable } from '../base/errors.ts';
 
 /**
  * SQLSTATE classes and codes of temporary failures (503): connection (08), authorization (28), no such database (3D), resources (53),

@@ -3,7 +3,7 @@ import { setTimeout as pause } from 'node:timers/promises';
 import { LOG_LINE } from './log-stream.ts';
 import type { Client } from 'pg';
 import { firstIdOfMonth, timeOfId } from '../crypto/ids.ts';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { codeOf, quoted } from './backup/session.ts';
 import type { Query } from './statements.ts';
 

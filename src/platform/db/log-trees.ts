@@ -1,5 +1,5 @@
 // Rows of the Merkle trees over the audit log: their state, blocks of leaf hashes, and checkpoints.
-import { type ArchiveMark, isSignedMark } from '../audit/archive-mark.ts';
+import { type ArchiveMark, isSignedMark } from './archive-mark.ts';
 import type { LogPublicKey } from '../crypto/signed-note.ts';
 import { LOG_LINE, type LogRowLine } from './log-stream.ts';
 import type { Query } from './statements.ts';

@@ -1,7 +1,7 @@
 // Runs Prisma over the connection pool, for tables off the hot path. Maps its errors to AppErrors.
 import { AsyncLocalStorage } from 'node:async_hooks';
-import { internal } from '../errors.ts';
-import { mark } from '../event-loop.ts';
+import { internal } from '../base/errors.ts';
+import { mark } from '../base/event-loop.ts';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { LRUCache } from 'lru-cache';
 import type { Pool, PoolClient, QueryConfig } from 'pg';

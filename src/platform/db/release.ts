@@ -1,7 +1,7 @@
 // Releases the requests of finished batches for at most a millisecond per tick of the event loop. Otherwise up to 200 requests
 // of one batch go on in one tick: what each of them does adds up, and every other tenant waits for the sum.
 
-import { mark, type Operation, within } from '../event-loop.ts';
+import { mark, type Operation, within } from '../base/event-loop.ts';
 
 const RELEASE_MS = 1;
 

@@ -1,10 +1,10 @@
 // Verifies rows that authorise when they are loaded: a row that another writer of the database made or changed is refused.
 import { createRowMacs, type Row, type RowMacs } from '../crypto/row-mac.ts';
-import { SIGNED_TABLES, type SignedTable, type SignedTableName } from './tables.ts';
+import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../base/tables.ts';
 import type { DigestKey } from '../crypto/digest.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../base/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { noteTampered } from '../tampered.ts';
+import { noteTampered } from './tampered.ts';
 
 /** A table whose row has the version of others. */
 export type HeadTable = 'tenants' | 'users';

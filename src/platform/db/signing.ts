@@ -1,7 +1,7 @@
 // Signs rows that authorise in the transaction that writes them. A revocation raises the version and signs all other rows again.
 import type { Row } from '../crypto/row-mac.ts';
-import { SIGNED_TABLES, type SignedTableName } from './tables.ts';
-import { notFound } from '../errors.ts';
+import { SIGNED_TABLES, type SignedTableName } from '../base/tables.ts';
+import { notFound } from '../base/errors.ts';
 import { columnsOf, headOf, type HeadTable, type SignedRows, tableOf } from './signed-rows.ts';
 import { amongAllTenants } from './named-tenants.ts';
 import type { Query } from './statements.ts';

@@ -1,7 +1,7 @@
 // Runs raw SQL over the pool: named statements and transactions. Maps database errors to AppErrors.
 import type { ClientBase, Pool } from 'pg';
-import type { Accounts } from '../accounts.ts';
-import { mark } from '../event-loop.ts';
+import type { Accounts } from '../base/accounts.ts';
+import { mark } from '../base/event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { faultOf } from './faults.ts';

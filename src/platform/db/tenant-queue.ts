@@ -1,5 +1,5 @@
 // A fair queue for connections: tenants take turns, so that one statement of a tenant does not wait for ten of another.
-import type { Accounts } from '../accounts.ts';
+import type { Accounts } from '../base/accounts.ts';
 
 export type TenantQueue = {
   /** Runs work when it is the tenant's turn. @throws what the work throws; as `reserve` of accounts. */

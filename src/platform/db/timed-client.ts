@@ -1,6 +1,6 @@
 // A pg client that closes its connection when PostgreSQL does not answer in time, so that no query waits for ever.
 import { Client, type ClientConfig } from 'pg';
-import { findOperation, mark, type Operation } from '../event-loop.ts';
+import { findOperation, mark, type Operation } from '../base/event-loop.ts';
 
 /**
  * Creates a class of clients with a timeout for each query. When it ends, the connection is closed, its queries reject, and the

@@ -1,15 +1,15 @@
 // Runs a transaction of one tenant. Before the commit it writes log rows, the kept response of an idempotency key, and
 // notices for caches.
-import type { LogMacs } from '../audit/log-macs.ts';
-import { insertLogs, type NewLog, type SignedLog } from '../audit/rows.ts';
-import { type Change, type Changes, noticeOf } from '../changes.ts';
+import type { LogMacs } from './log-macs.ts';
+import { insertLogs, type NewLog, type SignedLog } from './audit-rows.ts';
+import { type Change, type Changes, noticeOf } from '../base/changes.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
 import { NOTIFY } from './notices.ts';
 import { createSigning, type Signing } from './signing.ts';
 import type { SignedRows } from './signed-rows.ts';
 import type { Query } from './statements.ts';
-import { failure } from '../errors.ts';
+import { failure } from '../base/errors.ts';
 
 /** A response to keep for an idempotency key. `sealed` is base64. */
 export type KeptAnswer = { id: string; claim: string; status: number; sealed: string; expires_at: Date };

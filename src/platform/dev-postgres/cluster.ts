@@ -1,8 +1,8 @@
 // Creates the database cluster of a data directory, completely or not at all, and checks the version that wrote it.
 import { mkdtemp, readFile, readdir, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
-import { StartError } from '../errors.ts';
-import { syncDirectory, writePrivate } from '../files.ts';
+import { StartError } from '../base/errors.ts';
+import { syncDirectory, writePrivate } from '../base/files.ts';
 import { superuser } from './connection.ts';
 import { type Directory, type Log, PASSWORD_FILE, changeOwner, codeOf } from './directory.ts';
 import { type Binaries, type Launcher, lastLine, run } from './programs.ts';

@@ -2,7 +2,7 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { Client } from 'pg';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { codeOf } from './directory.ts';
 
 /** Also valid as the configuration of a pg client or pool. */

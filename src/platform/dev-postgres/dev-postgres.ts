@@ -2,9 +2,9 @@
 import { rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StartError } from '../errors.ts';
-import { exists, makeDirectory } from '../files.ts';
-import { IS_IMAGE } from '../program.ts';
+import { StartError } from '../base/errors.ts';
+import { exists, makeDirectory } from '../base/files.ts';
+import { IS_IMAGE } from '../base/program.ts';
 import { checkVersion, createCluster, removeAbandoned } from './cluster.ts';
 import { type DatabaseAddress, ensureDatabase } from './connection.ts';
 import { type Directory, type Log, changeOwner, codeOf, directoryOf, lastReason } from './directory.ts';

@@ -1,7 +1,7 @@
 // Paths of the data directory, owners of its files, and the log of its PostgreSQL.
 import { lchown, open, readdir, rename, stat } from 'node:fs/promises';
 import { basename, join, resolve } from 'node:path';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 
 export type Directory = { path: string; pg: string; passwordFile: string; logFile: string };
 export type Owner = { uid: number; gid: number };

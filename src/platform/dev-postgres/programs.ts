@@ -3,8 +3,8 @@ import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { access, chmod, readFile, stat, symlink } from 'node:fs/promises';
 import { dirname, join, relative, resolve } from 'node:path';
-import { StartError } from '../errors.ts';
-import { exists } from '../files.ts';
+import { StartError } from '../base/errors.ts';
+import { exists } from '../base/files.ts';
 import { type Directory, type Owner, codeOf } from './directory.ts';
 
 export type Binaries = { packageName: string; postgres: string; initdb: string };

@@ -3,7 +3,7 @@ import { spawn } from 'node:child_process';
 import { open, readFile, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { StartError } from '../errors.ts';
+import { StartError } from '../base/errors.ts';
 import { type DatabaseAddress, databaseName, findFreePort, roleName, tryConnect } from './connection.ts';
 import { type Directory, type Log, codeOf, rotateLog, unreadable } from './directory.ts';
 import { type Binaries, ENVIRONMENT, type Launcher } from './programs.ts';

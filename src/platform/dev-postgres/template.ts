@@ -1,8 +1,8 @@
 // Prepares a migrated cluster for tests once, and copies it into new data directories: a start then makes no cluster.
 import { mkdtemp, readdir, rename, rm, stat, utimes } from 'node:fs/promises';
 import { basename, join } from 'node:path';
-import { StartError } from '../errors.ts';
-import { exists, makeDirectory } from '../files.ts';
+import { StartError } from '../base/errors.ts';
+import { exists, makeDirectory } from '../base/files.ts';
 import type { DatabaseAddress } from './connection.ts';
 import { startEmbeddedPostgres } from './dev-postgres.ts';
 import { codeOf, directoryOf, type Log } from './directory.ts';

@@ -1,9 +1,9 @@
 // Reads and decompresses response bodies in memory. Limits the size of the body both as sent and as decoded.
 import type { Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
-import { FREE_BYTES } from '../accounts.ts';
+import { FREE_BYTES } from '../base/accounts.ts';
 import type { EgressResponse } from './client.ts';
-import { EgressFault } from './fault.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 import type { Headers } from './headers.ts';
 
 /** Content codings of a response: one by the application, one by a server in front. More is an attack on the decoder. */

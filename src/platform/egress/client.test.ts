@@ -1,6 +1,6 @@
 // The default timeouts of a request to a destination.
 import { expect, test } from 'vitest';
-import { createAccounts } from '../accounts.ts';
+import { createAccounts } from '../base/accounts.ts';
 import { createEgress, type EgressOptions } from './client.ts';
 
 const timeoutsOf = async (options?: Pick<EgressOptions, 'timeouts'>) => {

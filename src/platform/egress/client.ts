@@ -1,7 +1,7 @@
 // Sends every outgoing request whose URL a tenant chose: checks the URL, pins one address, and enforces deadlines.
 // Does not follow redirects, retry, or interpret bodies.
-import type { Account, Accounts } from '../accounts.ts';
-import { type Bag, createBag } from '../bag.ts';
+import type { Account, Accounts } from '../base/accounts.ts';
+import { type Bag, createBag } from '../base/bag.ts';
 import { type Connection, createConnections, type OpenSocket, type Use } from './connections.ts';
 import {
   type AllowLists,
@@ -11,13 +11,13 @@ import {
   isPrivateHost,
   portOf,
 } from './destination.ts';
-import { isLocalName, LOCAL_HINT } from './dev-destination.ts';
+import { isLocalName, LOCAL_HINT } from '../config/dev-destination.ts';
 import { type AnswerBody, type AnswerHead, type RequestBody, startExchange } from './exchange.ts';
-import { afterSending, EgressFault, faultOf } from './fault.ts';
+import { afterSending, EgressFault, faultOf } from '../base/egress-fault.ts';
 import { type Headers, requestHeaders, responseHeaders, withoutPrefixes } from './headers.ts';
 import { createResolver, lookUpHost, resolveAddress, type Resolver } from './resolve.ts';
 import { type ClientCertificate, createTrust, openSocket } from './socket.ts';
-import { type EgressTimeouts, TIMEOUT_SECONDS, timeoutsOf } from '../times.ts';
+import { type EgressTimeouts, TIMEOUT_SECONDS, timeoutsOf } from '../base/times.ts';
 
 export type { EgressPolicy } from './destination.ts';
 export type { Resolver } from './resolve.ts';

@@ -2,8 +2,8 @@
 // its whole life, and counts for the account that uses it.
 import type { TLSSocket } from 'node:tls';
 import { type buildConnector, Client } from 'undici';
-import { type Account, type Accounts, isCrowded, type Reservation } from '../accounts.ts';
-import { EgressFault } from './fault.ts';
+import { type Account, type Accounts, isCrowded, type Reservation } from '../base/accounts.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 import { mendHeads, type ResponseHeads } from './response-heads.ts';
 import type { ClientCertificate } from './socket.ts';
 

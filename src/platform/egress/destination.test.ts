@@ -6,9 +6,9 @@ import { join } from 'node:path';
 import { array, assert, constantFrom, property } from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type AllowLists, checkDestination, type EgressPolicy, isPrivateHost, portOf } from './destination.ts';
-import { loadConfig } from '../config.ts';
-import { echoFileIn, LOCAL_HINT } from './dev-destination.ts';
-import { EgressFault } from './fault.ts';
+import { loadConfig } from '../config/config.ts';
+import { echoFileIn, LOCAL_HINT } from '../config/dev-destination.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 
 const sentences = {
   address: 'The destination must be named by a host name, not by an address.',

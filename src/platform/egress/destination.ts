@@ -1,14 +1,14 @@
 // Checks a destination URL before any look-up or connection: scheme, host, port and allow-lists, in this order.
 import { isIP } from 'node:net';
-import { canonicalHost, coversHost, hasHostLabels } from '../host-names.ts';
+import { canonicalHost, coversHost, hasHostLabels } from '../base/host-names.ts';
 import {
   type DevDestination,
   type DevelopmentEgress,
   isLocalName,
   LOCAL_HINT,
   readDevDestination,
-} from './dev-destination.ts';
-import { EgressFault } from './fault.ts';
+} from '../config/dev-destination.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 
 export type EgressPolicy = {
   /** Allowed hosts; undefined allows all. `*.example.com` covers the subdomains of example.com. */

@@ -2,12 +2,12 @@
 // Deadlines are the caller's.
 import type { Readable } from 'node:stream';
 import type { Dispatcher } from 'undici';
-import type { Account, Accounts } from '../accounts.ts';
-import { findOperation, mark } from '../event-loop.ts';
-import { createPieceQueue } from '../piece-queue.ts';
-import { ChunkJoiner } from '../small-chunks.ts';
+import type { Account, Accounts } from '../base/accounts.ts';
+import { findOperation, mark } from '../base/event-loop.ts';
+import { createPieceQueue } from '../base/piece-queue.ts';
+import { ChunkJoiner } from '../base/small-chunks.ts';
 import type { Connection } from './connections.ts';
-import { afterSending, EgressFault, faultOf } from './fault.ts';
+import { afterSending, EgressFault, faultOf } from '../base/egress-fault.ts';
 import type { Headers } from './headers.ts';
 
 export type RequestBody = Uint8Array | AsyncIterable<Uint8Array>;

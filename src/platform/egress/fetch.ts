@@ -1,13 +1,13 @@
 // Implements `fetch` of tenants' code on top of egress requests: follows redirects, checks each destination again, and
 // decodes the body in memory.
-import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../accounts.ts';
-import { AppError } from '../errors.ts';
+import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../base/accounts.ts';
+import { AppError } from '../base/errors.ts';
 import { countLayers, DECODABLE_CODINGS, decodeBody, readBody } from './body.ts';
 import type { AllowLists } from './destination.ts';
 import type { Egress, EgressResponse } from './client.ts';
-import { EgressFault } from './fault.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 import type { Headers } from './headers.ts';
-import { type EgressTimeouts, MEMORY_WAIT_MS } from '../times.ts';
+import { type EgressTimeouts, MEMORY_WAIT_MS } from '../base/times.ts';
 
 /** The fetch standard allows 20. Each redirect may need another DNS look-up and connection. */
 const REDIRECTS_MAX = 5;

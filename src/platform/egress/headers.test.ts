@@ -1,6 +1,6 @@
 // Which headers the proxy forwards, and that none can end a line.
 import { describe, expect, test } from 'vitest';
-import { EgressFault } from './fault.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 import { type Headers, requestHeaders, responseHeaders } from './headers.ts';
 
 const directions = [

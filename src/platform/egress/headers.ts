@@ -1,7 +1,7 @@
 // Filters the headers that the proxy forwards in each direction: drops its own and hop-by-hop headers, refuses control
 // characters. The sender writes the framing (length, transfer coding).
-import { EgressFault, type EgressFaultCode } from './fault.ts';
-import { badRequest } from '../errors.ts';
+import { EgressFault, type EgressFaultCode } from '../base/egress-fault.ts';
+import { badRequest } from '../base/errors.ts';
 
 /** RFC 8586: marks requests that this vault has forwarded. */
 const LOOP_HEADER = 'cdn-loop';

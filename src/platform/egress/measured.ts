@@ -1,8 +1,8 @@
 // Counts the results of requests to destinations, and the connections to them.
-import { mark } from '../event-loop.ts';
+import { mark } from '../base/event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Egress } from './client.ts';
-import { faultOf } from './fault.ts';
+import { faultOf } from '../base/egress-fault.ts';
 
 /** The same egress, with its figures in the metrics. */
 export const measuredEgress = (egress: Egress, metrics: Metrics): Egress => {

@@ -3,7 +3,7 @@
 import { lookup, Resolver as DnsResolver } from 'node:dns/promises';
 import { isIPv4 } from 'node:net';
 import { isReachable } from './address.ts';
-import { EgressFault } from './fault.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 
 /** All addresses of a name, of both families. */
 export type Resolver = (host: string, signal: AbortSignal) => Promise<string[]>;

@@ -1,7 +1,7 @@
 // Prepares the heads of responses for undici, which accepts less than a client must: drops informational responses (RFC 9110
 // section 15.2), and mends what RFC 9112 tells recipients to mend. Bodies pass unchanged.
 import type { Duplex } from 'node:stream';
-import { EgressFault } from './fault.ts';
+import { EgressFault } from '../base/egress-fault.ts';
 
 /** Of one response: one each second for a minute and a half, or early hints in many parts. */
 const INTERIM_MAX = 100;

@@ -10,9 +10,9 @@ import {
   type TLSSocket,
 } from 'node:tls';
 import { LRUCache } from 'lru-cache';
-import { findOperation, payForNative } from '../event-loop.ts';
+import { findOperation, payForNative } from '../base/event-loop.ts';
 import { isSameAddress } from './address.ts';
-import { EgressFault, type EgressFaultCode } from './fault.ts';
+import { EgressFault, type EgressFaultCode } from '../base/egress-fault.ts';
 
 export type Target = { address: string; port: number; host: string };
 

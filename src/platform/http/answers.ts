@@ -2,7 +2,7 @@
 // one that was sent.
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import { stringifyInSlices } from '../json/slices.ts';
-import type { Platform } from '../platform.ts';
+import type { Platform } from '../services/platform.ts';
 import { accountOf, findUnsentRefusal } from './slow-readers.ts';
 
 declare module 'fastify' {

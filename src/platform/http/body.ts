@@ -1,11 +1,11 @@
 // Parses JSON bodies, in slices, so that a large one does not block the event loop. Refuses values that the vault could not
 // return as they were sent. No error quotes the body.
 import type { FastifyRequest } from 'fastify';
-import { type Accounts, FREE_BYTES } from '../accounts.ts';
-import type { Platform } from '../platform.ts';
+import { type Accounts, FREE_BYTES } from '../base/accounts.ts';
+import type { Platform } from '../services/platform.ts';
 import type { App } from './app-type.ts';
 import { accountOf, releaseAfter } from './slow-readers.ts';
-import { AppError, invalidField, unsupportedMediaType } from '../errors.ts';
+import { AppError, invalidField, unsupportedMediaType } from '../base/errors.ts';
 import type { Json } from '../json/json.ts';
 import { describePlace, JsonSyntaxError, type ParsedJson, parseInSlices, type TextPlace } from '../json/json-parser.ts';
 

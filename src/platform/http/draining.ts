@@ -1,6 +1,6 @@
 // Sends Connection: close with every response while the server drains, so that clients leave their connections.
 import { ServerResponse } from 'node:http';
-import type { Platform } from '../platform.ts';
+import type { Platform } from '../services/platform.ts';
 
 /** A response for `http.createServer`. Every response passes `writeHead`, also of a request that began before the drain. */
 export const closingResponse = (draining: Platform['draining']): typeof ServerResponse =>

@@ -1,7 +1,7 @@
 // Refuses requests whose framing or headers have two meanings. A proxy in front of the server may have taken the other one
 // (request smuggling). The connection closes, since its next bytes may belong to the request.
 import type { IncomingMessage } from 'node:http';
-import { AppError, badRequest, invalidField } from '../errors.ts';
+import { AppError, badRequest, invalidField } from '../base/errors.ts';
 import type { App } from './app-type.ts';
 
 /** Headers that have one value for this server. Of two, Node keeps the first, or joins them. */

@@ -8,10 +8,10 @@ import {
   type ServerResponse,
 } from 'node:http';
 import type { FastifyReply, FastifyRequest } from 'fastify';
-import { mark, Operation, within } from '../event-loop.ts';
+import { mark, Operation, within } from '../base/event-loop.ts';
 import { prefixFor } from './header-prefixes.ts';
 import { nameReads } from './metered-bodies.ts';
-import type { Platform } from '../platform.ts';
+import type { Platform } from '../services/platform.ts';
 import { accountOf } from './slow-readers.ts';
 import { discardBody } from './unparsed-body.ts';
 

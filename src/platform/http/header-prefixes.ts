@@ -2,7 +2,7 @@
 // Requests are renamed before anything reads them, so that every rule of SVC-* holds for all prefixes.
 import type { IncomingMessage, OutgoingHttpHeaders, ServerResponse } from 'node:http';
 import type { FastifyRequest } from 'fastify';
-import { invalidField } from '../errors.ts';
+import { invalidField } from '../base/errors.ts';
 import type { App } from './app-type.ts';
 
 const OWN = 'svc-';

@@ -1,9 +1,9 @@
 // Checks Host, Expect and absolute request targets, and refuses with a problem document. A request has one Host header
 // (RFC 9112 section 3.2): of two, a proxy in front of the server may have used the other one.
 import type { IncomingMessage } from 'node:http';
-import type { Platform } from '../platform.ts';
-import { AppError, invalidField } from '../errors.ts';
-import { coversHost, hostOf } from '../host-names.ts';
+import type { Platform } from '../services/platform.ts';
+import { AppError, invalidField } from '../base/errors.ts';
+import { coversHost, hostOf } from '../base/host-names.ts';
 import type { App } from './app-type.ts';
 
 const isHost = (name: string): boolean => name.length === 4 && name.toLowerCase() === 'host';

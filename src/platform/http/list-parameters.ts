@@ -10,7 +10,7 @@ import {
   PAGE_SIZE_MAX,
   pageFields,
   paginationSchema,
-} from '../pagination.ts';
+} from '../base/pagination.ts';
 import { parseDate } from '../json/dates.ts';
 import { isStorableText, NOT_STORABLE } from '../json/json.ts';
 import { CREATED_AT } from './schemas.ts';

@@ -4,7 +4,7 @@ import { createServer, ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterEach, expect, test } from 'vitest';
-import { type Accounts, anonymousAccount, createAccounts } from '../accounts.ts';
+import { type Accounts, anonymousAccount, createAccounts } from '../base/accounts.ts';
 import { meterBodies, parseInParts } from './metered-bodies.ts';
 
 const closing: (() => void)[] = [];

@@ -2,9 +2,9 @@
 import { IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import type { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
-import { type Accounts, anonymousAccount } from '../accounts.ts';
-import { mark, Operation, within } from '../event-loop.ts';
-import { ChunkJoiner } from '../small-chunks.ts';
+import { type Accounts, anonymousAccount } from '../base/accounts.ts';
+import { mark, Operation, within } from '../base/event-loop.ts';
+import { ChunkJoiner } from '../base/small-chunks.ts';
 import type { App } from './app-type.ts';
 import { accountOf } from './slow-readers.ts';
 

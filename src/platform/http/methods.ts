@@ -3,7 +3,7 @@ import { METHODS } from 'node:http';
 import type { FastifyReply } from 'fastify';
 import createRouter from 'find-my-way';
 import type { App } from './app-type.ts';
-import { AppError } from '../errors.ts';
+import { AppError } from '../base/errors.ts';
 import { sendProblem } from './problems.ts';
 
 /** Methods that Fastify knows without addHttpMethod. */

@@ -46,7 +46,7 @@ function* attributesOf(schema: z.core.$ZodType, path = ''): Generator<Attribute>
 }
 
 /**
- * `optional` in platform/optional.ts makes schemas that pass.
+ * `optional` in platform/base/optional.ts makes schemas that pass.
  * @throws for an optional attribute that refuses null or takes it for a value.
  */
 export const checkNullIsAbsence = (operation: string, body: z.core.$ZodType): void => {

@@ -1,8 +1,8 @@
 // Adds a hook that names the operation of each request, and refuses those that held the event loop too long.
 import { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
-import { Operation, within } from '../event-loop.ts';
-import type { Platform } from '../platform.ts';
+import { Operation, within } from '../base/event-loop.ts';
+import type { Platform } from '../services/platform.ts';
 import type { App } from './app-type.ts';
 import { disconnectOf } from './disconnect.ts';
 import { nameReads } from './metered-bodies.ts';

@@ -15,10 +15,10 @@ import {
   payloadTooLarge,
   unavailable,
   unsupportedMediaType,
-} from '../errors.ts';
+} from '../base/errors.ts';
 import { formatPath } from '../json/json.ts';
-import type { FieldCode, ProblemCode } from '../problem-codes.ts';
-import { CHUNKS_RULE } from '../small-chunks.ts';
+import type { FieldCode, ProblemCode } from '../json/problem-codes.ts';
+import { CHUNKS_RULE } from '../base/small-chunks.ts';
 import { sendAnswer } from './answers.ts';
 import { TOO_MANY_CHUNKS } from './metered-bodies.ts';
 import { ownProxyHeaders } from './proxy-answer-headers.ts';

@@ -2,9 +2,9 @@
 // and the proxy only on other hosts. A route on the wrong host is a 404.
 import { Socket } from 'node:net';
 import type { FastifyRequest } from 'fastify';
-import type { Config } from '../config.ts';
-import { notFound } from '../errors.ts';
-import { hostOf } from '../host-names.ts';
+import type { Config } from '../config/config.ts';
+import { notFound } from '../base/errors.ts';
+import { hostOf } from '../base/host-names.ts';
 import type { App } from './app-type.ts';
 import type { Paths } from './methods.ts';
 import { sendProblem } from './problems.ts';

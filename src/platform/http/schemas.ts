@@ -1,8 +1,8 @@
 // Schemas that several modules share, the failures that an operation declares, and the options of a route that are for the
 // OpenAPI document.
 import { z } from 'zod';
-import { optional } from '../optional.ts';
-import { failureCauses, failureKinds, fieldCodes } from '../problem-codes.ts';
+import { optional } from '../base/optional.ts';
+import { failureCauses, failureKinds, fieldCodes } from '../json/problem-codes.ts';
 
 export const TENANT_ID = '7f4c2b1e-9d3a-4a57-8f61-2c5b8e0d9a13';
 export const APPLICATION_ID = 'c1a8f0d4-2e6b-4b39-9a75-6d0e3f8b1c52';

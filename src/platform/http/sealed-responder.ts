@@ -2,7 +2,7 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import { newUuid } from '../crypto/ids.ts';
-import { type AppError, failure } from '../errors.ts';
+import { type AppError, failure } from '../base/errors.ts';
 import { problemOf } from './problems.ts';
 import { headersOf, traceIdOf } from './trace.ts';
 

@@ -1,8 +1,8 @@
 // Sentences and codes for values that do not fit a schema. No text of the library reaches a client.
 import type { z } from 'zod';
-import type { FieldError } from '../errors.ts';
+import type { FieldError } from '../base/errors.ts';
 import { formatPath, type Json, NOT_STORABLE, valueAt } from '../json/json.ts';
-import type { FieldCode } from '../problem-codes.ts';
+import type { FieldCode } from '../json/problem-codes.ts';
 
 const types: Readonly<Record<string, string>> = {
   string: 'text',

@@ -1,7 +1,7 @@
 // The cookies with the secrets of a session and of a single sign-on under way: not readable by scripts, and never forwarded.
 import { parseCookie, stringifySetCookie } from 'cookie';
 import type { FastifyRequest } from 'fastify';
-import type { Platform } from '../platform.ts';
+import type { Platform } from '../services/platform.ts';
 
 type Configured = { config: Pick<Platform['config'], 'publicUrl' | 'mode'> };
 

@@ -1,8 +1,8 @@
 // Closes connections whose request body takes too long, by the clock of the platform. Node checks its own timeout only every few
 // seconds; it remains the limit for slow headers.
 import type { IncomingMessage } from 'node:http';
-import type { Platform } from '../platform.ts';
-import { REQUEST_MS_MAX } from '../times.ts';
+import type { Platform } from '../services/platform.ts';
+import { REQUEST_MS_MAX } from '../base/times.ts';
 import type { App } from './app-type.ts';
 
 /** How often the unfinished bodies are checked. There are few: most arrive with their headers. */

@@ -4,10 +4,10 @@ import type { ServerResponse } from 'node:http';
 import { Socket } from 'node:net';
 import { Readable } from 'node:stream';
 import type { FastifyRequest, onSendHookHandler } from 'fastify';
-import { type Account, type Accounts, anonymousAccount, FREE_BYTES, type Reservation } from '../accounts.ts';
-import type { AppError } from '../errors.ts';
-import type { Platform } from '../platform.ts';
-import { READ_MS_MAX } from '../times.ts';
+import { type Account, type Accounts, anonymousAccount, FREE_BYTES, type Reservation } from '../base/accounts.ts';
+import type { AppError } from '../base/errors.ts';
+import type { Platform } from '../services/platform.ts';
+import { READ_MS_MAX } from '../base/times.ts';
 import type { App } from './app-type.ts';
 
 declare module 'fastify' {

@@ -3,8 +3,8 @@ import fastify from 'fastify';
 import { serializerCompiler, validatorCompiler, type ZodTypeProvider } from 'fastify-type-provider-zod';
 import { expect, test } from 'vitest';
 import { z } from 'zod';
-import { AppError } from '../errors.ts';
-import { optional, optionalWith } from '../optional.ts';
+import { AppError } from '../base/errors.ts';
+import { optional, optionalWith } from '../base/optional.ts';
 import { refuseUnknownNames } from './strict.ts';
 
 /** A server whose one route takes `body`. */

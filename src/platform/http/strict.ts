@@ -3,9 +3,9 @@
 import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
 import { z } from 'zod';
-import { type FieldError, invalidField, invalidInput } from '../errors.ts';
+import { type FieldError, invalidField, invalidInput } from '../base/errors.ts';
 import { sentenceOf, toFieldError } from './sentences.ts';
-import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../unknown-names.ts';
+import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../base/unknown-names.ts';
 import { formatPath } from '../json/json.ts';
 import type { App } from './app-type.ts';
 import { checkNullIsAbsence } from './null-is-absence.ts';

@@ -1,6 +1,6 @@
 // Reads the body of a request in chunks, for routes whose bodies are not parsed.
 import type { IncomingMessage } from 'node:http';
-import { createPieceQueue } from '../piece-queue.ts';
+import { createPieceQueue } from '../base/piece-queue.ts';
 
 const brokenOff = (): Error => new Error('the request broke off');
 

@@ -2,7 +2,7 @@
 // duplicate keys, deep nesting, keys that could change a prototype, and numbers that a double does not hold exactly.
 import { JSON_DEPTH_MAX, type Json, depthProblem, formatPath } from './json.ts';
 import { isExactNumber } from './json-numbers.ts';
-import type { FieldCode } from '../problem-codes.ts';
+import type { FieldCode } from './problem-codes.ts';
 import type { Slices } from './slices.ts';
 
 /** `steps`: each attempt to match counts one, and each character that a match takes counts one more. */

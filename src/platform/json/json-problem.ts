@@ -1,6 +1,6 @@
 // Checks that a JSON value can be stored exactly: its numbers and its depth.
 import { depthProblem, type Json, JSON_DEPTH_MAX, numberProblem } from './json.ts';
-import type { FieldCode } from '../problem-codes.ts';
+import type { FieldCode } from './problem-codes.ts';
 import type { Slices } from './slices.ts';
 import { walkJson } from './walk.ts';
 

@@ -2,7 +2,7 @@
 import type { Database } from '../db/database.ts';
 import { amongAllTenants } from '../db/named-tenants.ts';
 import type { PrismaTransaction } from '../db/transaction.ts';
-import { AppError } from '../errors.ts';
+import { AppError } from '../base/errors.ts';
 
 /** From one tenant to one address: more of them are not invitations any more, and are refused. */
 export const MAILS_PER_ADDRESS_MAX = 10;

@@ -3,7 +3,7 @@ import { access, constants, mkdir, readdir, rename, rm, writeFile } from 'node:f
 import { join } from 'node:path';
 import type { SendMailOptions } from 'nodemailer';
 import type { MailConfig } from '../config/mail.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../base/log.ts';
 import { faultOf } from './fault.ts';
 
 export type Mail = {

@@ -1,6 +1,6 @@
 // Loads the tracing of a configuration. OpenTelemetry is loaded only where traces are on.
-import type { Config } from '../config.ts';
-import type { Log } from '../log.ts';
+import type { Config } from '../config/config.ts';
+import type { Log } from '../base/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from './tracing.ts';
 

@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest';
-import { loadConfig } from '../config.ts';
+import { loadConfig } from '../config/config.ts';
 import type { TracingConfig } from '../config/tracing.ts';
-import { createLog } from '../log.ts';
+import { createLog } from '../base/log.ts';
 import { createMetrics } from '../metrics/metrics.ts';
 import { createOtlpTracing } from './otlp.ts';
 

@@ -11,12 +11,12 @@ import { type ReadableSpan, type Sampler, SamplingDecision, TracerProvider } fro
 import type { TracingConfig } from '../config/tracing.ts';
 import { newUuid } from '../crypto/ids.ts';
 import { randomBytesFromKernel, randomIntBelow } from '../crypto/random.ts';
-import { EgressFault } from '../egress/fault.ts';
-import { AppError } from '../errors.ts';
-import { coversHost } from '../host-names.ts';
-import type { Log } from '../log.ts';
+import { EgressFault } from '../base/egress-fault.ts';
+import { AppError } from '../base/errors.ts';
+import { coversHost } from '../base/host-names.ts';
+import type { Log } from '../base/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { version } from '../version.ts';
+import { version } from '../base/version.ts';
 import { createSpanQueue } from './span-queue.ts';
 import { parseTraceparent, type RemoteParent, type Span, type Tracing } from './tracing.ts';
 

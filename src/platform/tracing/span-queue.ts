@@ -1,5 +1,5 @@
 // Holds ended spans until they are exported in batches. Bounded: an endpoint that is slow or away costs spans, not requests.
-import type { Log } from '../log.ts';
+import type { Log } from '../base/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 
 /** About a kilobyte each. At a thousand requests a second the spans of one second. */

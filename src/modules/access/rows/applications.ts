@@ -1,10 +1,10 @@
 // Rows of applications.
 import { Prisma } from '../../../generated/prisma/client.ts';
-import type { RateLimit } from '../../../platform/application-limits.ts';
+import type { RateLimit } from '../../../platform/base/application-limits.ts';
 import type { TenantDatabase, TenantQuery } from '../../../platform/db/database.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
+import { COUNTED_MAX, type Counted } from '../../../platform/base/pagination.ts';
 import { type ApiKeyRow, deleteApiKeysOf, type FoundApplication, insertApiKey } from './find-api-key.ts';
 import { nameCondition, searchNameOf } from './names.ts';
 

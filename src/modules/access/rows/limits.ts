@@ -1,5 +1,5 @@
 // Rows of the limits of applications: the rate of requests, and the tokens that count today.
-import type { DailyLimit } from '../../../platform/application-limits.ts';
+import type { DailyLimit } from '../../../platform/base/application-limits.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import { uuidOfName } from '../../../platform/crypto/ids.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';

@@ -2,7 +2,7 @@
 // SQL, since Prisma has neither such patterns nor a bound on the bytes of a page.
 import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
-import { COUNTED_MAX, type Counted } from '../../../platform/pagination.ts';
+import { COUNTED_MAX, type Counted } from '../../../platform/base/pagination.ts';
 
 /** A name as searches compare it, in a column of its own: comparisons of the database depend on its locale. */
 export const searchNameOf = (name: string): string => name.normalize('NFC').toLowerCase();

@@ -1,7 +1,7 @@
 // Rows of tenants: created by the operator, changed and deleted by the tenant.
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
 import type { NewTenantKeys } from '../../../platform/crypto/keyring.ts';
-import { conflict } from '../../../platform/errors.ts';
+import { conflict } from '../../../platform/base/errors.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import { amongAllTenants } from '../../../platform/db/named-tenants.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';

@@ -1,5 +1,5 @@
 // Rows of the usage: what requests did in an hour, by kind and by the application that asked.
-import type { UsageKind } from '../../../platform/audit/record.ts';
+import type { UsageKind } from '../../../platform/db/audit-record.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 
 /** Upper bounds of the times of requests. The last column has those beyond. */

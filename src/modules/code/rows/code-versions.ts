@@ -1,7 +1,7 @@
 // Rows of deployed versions of code, and of drafts. Their MACs bind all columns but the code, which its seal binds.
 import type { TenantDatabase } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import type { Counted } from '../../../platform/pagination.ts';
+import type { Counted } from '../../../platform/base/pagination.ts';
 
 /** What has code: a formula, or a proxy with its transforms. */
 export type CodeResource = { resource_type: 'reactor_formula' | 'proxy'; resource_id: string };

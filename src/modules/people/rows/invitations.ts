@@ -2,7 +2,7 @@
 import type { Database, TenantDatabase } from '../../../platform/db/database.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import type { Counted } from '../../../platform/pagination.ts';
+import type { Counted } from '../../../platform/base/pagination.ts';
 import { endLinks, lockTenant } from './people.ts';
 import type { Role } from '../roles.ts';
 

@@ -1,5 +1,5 @@
 // Rows of members and of their memberships. Names and addresses are sealed.
-import type { Counted } from '../../../platform/pagination.ts';
+import type { Counted } from '../../../platform/base/pagination.ts';
 import type { TenantDatabase } from '../../../platform/db/database.ts';
 import { amongAllTenants } from '../../../platform/db/named-tenants.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';

@@ -8,10 +8,10 @@ import {
   operator,
   SSO_DOMAIN_BOUND,
   SSO_DOMAIN_UNBOUND,
-} from '../../../platform/audit/record.ts';
-import { asciiMailDomain } from '../../../platform/mail/domain.ts';
-import type { Platform } from '../../../platform/platform.ts';
-import { StartError } from '../../../platform/errors.ts';
+} from '../../../platform/db/audit-record.ts';
+import { asciiMailDomain } from '../../../platform/base/mail-domain.ts';
+import type { Platform } from '../../../platform/services/platform.ts';
+import { StartError } from '../../../platform/base/errors.ts';
 import { comparedAddress, parseAddress } from '../address.ts';
 import type { AccessContext } from '../../access/context.ts';
 import { lockTenant } from '../rows/people.ts';
@@ -23,7 +23,7 @@ import {
   listDomainsOfTenant,
   type StoredDomain,
 } from '../rows/sso.ts';
-import { PROGRAM } from '../../../platform/program.ts';
+import { PROGRAM } from '../../../platform/base/program.ts';
 
 type Finding = Pick<Platform, 'db'>;
 

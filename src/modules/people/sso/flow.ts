@@ -1,8 +1,8 @@
 // A single sign-on from the first redirect to its end: single-use, and bound to one browser, one tenant and ten minutes.
-import { logRow, type RequestOrigin, SIGN_IN_FAILED, SSO_GIVEN_AGAIN } from '../../../platform/audit/record.ts';
+import { logRow, type RequestOrigin, SIGN_IN_FAILED, SSO_GIVEN_AGAIN } from '../../../platform/db/audit-record.ts';
 import { equalDigests, randomBase62, sessionDigest, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { runPrismaTransaction } from '../../../platform/db/transaction.ts';
-import { placeOfIp } from '../../../platform/ip-place.ts';
+import { placeOfIp } from '../../../platform/base/ip-place.ts';
 import { countAttempt, takeBackAttempt } from '../attempts.ts';
 import type { PeopleContext } from '../context.ts';
 import { findFlowBeforeCaller, insertFlow, replaceSessionState, type StoredFlow, takeFlow } from '../rows/sso.ts';

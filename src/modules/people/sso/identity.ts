@@ -5,10 +5,10 @@ import {
   logRow,
   type RequestOrigin,
   SSO_ACCOUNT_BOUND,
-} from '../../../platform/audit/record.ts';
+} from '../../../platform/db/audit-record.ts';
 import { randomBase62, ssoDigest } from '../../../platform/crypto/digest.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
-import { AppError } from '../../../platform/errors.ts';
+import { AppError } from '../../../platform/base/errors.ts';
 import { digestOfAddress, newAddressProblem, parseGivenAddress } from '../address.ts';
 import type { PeopleContext } from '../context.ts';
 import { PEOPLE_MAX } from '../invitations.ts';

@@ -1,9 +1,9 @@
 // Speaks OpenID Connect with the providers of tenants (openid-client): discovery, code exchange, sign-out. All requests go by egress.
 import * as oidc from 'openid-client';
-import { createCache } from '../../../platform/cache.ts';
-import { EgressFault } from '../../../platform/egress/fault.ts';
+import { createCache } from '../../../platform/base/cache.ts';
+import { EgressFault } from '../../../platform/base/egress-fault.ts';
 import { egressFetch } from '../../../platform/egress/fetch.ts';
-import type { Platform } from '../../../platform/platform.ts';
+import type { Platform } from '../../../platform/services/platform.ts';
 import type { Provider, SsoSettings } from './provider.ts';
 
 /** Of one request. A sign-in needs up to three at its end: tokens, keys, and what the provider says of the user. */

@@ -1,11 +1,11 @@
 // The OpenID Connect provider of a tenant: its settings, sealed as a whole. An administrator changes them in the console.
-import { type Actor, SSO_CHANGED, SSO_REMOVED } from '../../../platform/audit/record.ts';
+import { type Actor, SSO_CHANGED, SSO_REMOVED } from '../../../platform/db/audit-record.ts';
 import { memoryDigest } from '../../../platform/crypto/digest.ts';
-import { openText, sealText, type SealedPlace, type Sealing } from '../../../platform/crypto/sealed-text.ts';
+import { openText, sealText, type SealedPlace, type Sealing } from '../../../platform/keys/sealed-text.ts';
 import { type PrismaTransaction, runPrismaTransaction } from '../../../platform/db/transaction.ts';
-import { EgressFault } from '../../../platform/egress/fault.ts';
-import { fieldErrors, invalidInput, notFound } from '../../../platform/errors.ts';
-import type { Platform } from '../../../platform/platform.ts';
+import { EgressFault } from '../../../platform/base/egress-fault.ts';
+import { fieldErrors, invalidInput, notFound } from '../../../platform/base/errors.ts';
+import type { Platform } from '../../../platform/services/platform.ts';
 import type { AccessContext } from '../../access/context.ts';
 import { type GivenRole, givenRoles } from '../roles.ts';
 import { lockTenant } from '../rows/people.ts';

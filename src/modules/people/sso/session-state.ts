@@ -1,7 +1,7 @@
 // What is kept of a session that began by single sign-on: sealed, and bound to the session.
 import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
-import { openText, sealText, type SealedPlace, type Sealing } from '../../../platform/crypto/sealed-text.ts';
-import type { Platform } from '../../../platform/platform.ts';
+import { openText, sealText, type SealedPlace, type Sealing } from '../../../platform/keys/sealed-text.ts';
+import type { Platform } from '../../../platform/services/platform.ts';
 import { findSessionState } from '../rows/sso.ts';
 
 /**

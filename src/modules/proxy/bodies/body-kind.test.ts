@@ -1,7 +1,7 @@
 // Tests the kind of a body by its headers.
 import { describe, expect, test } from 'vitest';
 import type { Headers } from '../../../platform/egress/headers.ts';
-import type { AppError } from '../../../platform/errors.ts';
+import type { AppError } from '../../../platform/base/errors.ts';
 import { bodyKindOf, partName } from './body-kind.ts';
 
 const kindOfType = (type: string) => bodyKindOf([['Content-Type', type]]);

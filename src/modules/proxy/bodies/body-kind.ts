@@ -1,6 +1,6 @@
 // Determines from headers whether a body is searched for expressions: its format and charset.
 import type { Headers } from '../../../platform/egress/headers.ts';
-import { type AppError, invalidField, unsupportedMediaType } from '../../../platform/errors.ts';
+import { type AppError, invalidField, unsupportedMediaType } from '../../../platform/base/errors.ts';
 import { type Charset, legacyCharsetOf } from './charsets.ts';
 
 export type { Charset };

@@ -1,6 +1,6 @@
 // Finds expressions in a request body by its format, and writes the body with values in their place.
 // Everything else stays byte for byte.
-import { invalidField } from '../../../platform/errors.ts';
+import { invalidField } from '../../../platform/base/errors.ts';
 import type { Expansion, References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
 import { JsonSyntaxError, parseInSlices } from '../../../platform/json/json-parser.ts';

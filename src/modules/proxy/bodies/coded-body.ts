@@ -2,10 +2,10 @@
 // The original body is forwarded unless a value was inserted or code reads it.
 import type { ReactorsContext } from '../../reactors/context.ts';
 import { codingsOf, DECODABLE_CODINGS, decodeBody, isDecodable, LAYERS_MAX } from '../../../platform/egress/body.ts';
-import { EgressFault } from '../../../platform/egress/fault.ts';
+import { EgressFault } from '../../../platform/base/egress-fault.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
-import { type Account, FREE_BYTES, type Reservation } from '../../../platform/accounts.ts';
-import { AppError, invalidField, payloadTooLarge } from '../../../platform/errors.ts';
+import { type Account, FREE_BYTES, type Reservation } from '../../../platform/base/accounts.ts';
+import { AppError, invalidField, payloadTooLarge } from '../../../platform/base/errors.ts';
 import { EXPANDED_BYTES_MAX } from '../../tokens/expressions/meter.ts';
 import { type BodyKind, decodedHeaders, isMarkup } from './body-kind.ts';
 import type { Message } from '../message.ts';

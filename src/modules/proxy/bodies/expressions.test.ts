@@ -15,7 +15,7 @@ import {
   type Sent,
 } from '../../../../test/support/expansion.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
-import { AppError } from '../../../platform/errors.ts';
+import { AppError } from '../../../platform/base/errors.ts';
 import { createExpansion } from '../../tokens/expressions/expansion.ts';
 import { bodyKindOf } from './body-kind.ts';
 import { findExpressions } from './expressions.ts';

@@ -1,7 +1,7 @@
 // Finds expressions in the path, query, headers and body of a forwarded request, and writes values in their place.
 // All are found before a token is opened.
 import { fieldValue, type Headers } from '../../../platform/egress/headers.ts';
-import { badRequest } from '../../../platform/errors.ts';
+import { badRequest } from '../../../platform/base/errors.ts';
 import type { CodedTexts } from '../../tokens/expressions/coded-texts.ts';
 import { createReferences, type Expansion, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';

@@ -1,6 +1,6 @@
 // Finds expressions in the string values of JSON, whatever their escapes, and writes values into the text.
 // Everything else stays byte for byte: order, duplicate names, large numbers. Names with braces are refused.
-import { invalidField } from '../../../platform/errors.ts';
+import { invalidField } from '../../../platform/base/errors.ts';
 import { type Expansion, expandJson, type References } from '../../tokens/expressions/expansion.ts';
 import { formatPath, JSON_DEPTH_MAX, depthProblem } from '../../../platform/json/json.ts';
 import {

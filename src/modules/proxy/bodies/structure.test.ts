@@ -2,7 +2,7 @@
 import * as fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { awkward, FORM, parts, PARTS, refusalOf, send, type Sent } from '../../../../test/support/expansion.ts';
-import { AppError } from '../../../platform/errors.ts';
+import { AppError } from '../../../platform/base/errors.ts';
 
 /** What changed the structure of one format or another. */
 const attacks = [

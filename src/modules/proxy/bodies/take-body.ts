@@ -1,8 +1,8 @@
 // Reads a request body into memory if it must be searched or transformed. Otherwise, or if it is too large, streams it.
 import type { ReactorsContext } from '../../reactors/context.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
-import { type Account, FREE_BYTES } from '../../../platform/accounts.ts';
-import { AppError, payloadTooLarge, unsupportedMediaType } from '../../../platform/errors.ts';
+import { type Account, FREE_BYTES } from '../../../platform/base/accounts.ts';
+import { AppError, payloadTooLarge, unsupportedMediaType } from '../../../platform/base/errors.ts';
 import { RUN_BYTES_MAX } from '../../../platform/sandbox/protocol/sandbox.ts';
 import { EXPANDED_BYTES_MAX } from '../../tokens/expressions/meter.ts';
 import type { BodyKind } from './body-kind.ts';

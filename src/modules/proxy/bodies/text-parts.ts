@@ -1,5 +1,5 @@
 // Splits a text into literals and slots for values. A slot knows its place in the request and how to encode a value.
-import { type AppError, invalidField } from '../../../platform/errors.ts';
+import { type AppError, invalidField } from '../../../platform/base/errors.ts';
 import { expressionFault } from '../../tokens/detokenize.ts';
 import {
   collectTokenIds,

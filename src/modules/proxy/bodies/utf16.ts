@@ -1,5 +1,5 @@
 // Detects UTF-16 in a body, and converts between UTF-16 and text. Searches for expressions look for ASCII bytes.
-import { invalidField } from '../../../platform/errors.ts';
+import { invalidField } from '../../../platform/base/errors.ts';
 import { type TextBodyKind, unknownCharset } from './body-kind.ts';
 import { anyStart, mayContain } from './expression-start.ts';
 import { mayHoldExpression } from './unread.ts';

@@ -2,7 +2,7 @@
 // the tenant allows it: a typing error would otherwise send null (docs/decisions/0089-absent-paths.md).
 import { ExpressionError } from './expression-error.ts';
 import { clipName, type Json, valueAt } from '../../../platform/json/json.ts';
-import { knownNames, nearestName } from '../../../platform/unknown-names.ts';
+import { knownNames, nearestName } from '../../../platform/base/unknown-names.ts';
 
 /** The names that an object may have by its type. */
 export type Known = {

@@ -1,6 +1,6 @@
 // Replaces expressions by token values at request time. The limits hold for all places of a request together.
 // The caller of these functions looks tokens up and checks access.
-import { forbidden } from '../../../platform/errors.ts';
+import { forbidden } from '../../../platform/base/errors.ts';
 import type { CodedTexts } from './coded-texts.ts';
 import type { Known } from './absent.ts';
 import { type Evaluation, evaluateTemplate, evaluateText, misplacedAlias, tooDeep } from './evaluation.ts';

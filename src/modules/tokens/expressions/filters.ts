@@ -15,7 +15,7 @@ import {
 } from './filter-call.ts';
 import type { Json } from '../../../platform/json/json.ts';
 import { json } from './json-path.ts';
-import { nearestName } from '../../../platform/unknown-names.ts';
+import { nearestName } from '../../../platform/base/unknown-names.ts';
 import { cardBin, cardExpiry, cardMask, reveal, revealLast } from './mask-filters.ts';
 import { type Meter, spend, WORK } from './meter.ts';
 import { quoteCsv, quoteJson, quoteYaml } from './quote-filters.ts';

@@ -2,7 +2,7 @@
 // Everything that evaluates expressions spends here first, so that no body blocks the event loop or fills memory.
 import { ExpressionError } from './expression-error.ts';
 import type { Json } from '../../../platform/json/json.ts';
-import { megabytes } from '../../../platform/size-text.ts';
+import { megabytes } from '../../../platform/base/size-text.ts';
 
 /** All values that one request expands. */
 export const EXPANDED_BYTES_MAX = 10 * 1024 * 1024;

@@ -1,6 +1,6 @@
 // Texts of opened tokens are not read as expressions; other texts are.
 import { describe, expect, test } from 'vitest';
-import { AppError } from '../../../platform/errors.ts';
+import { AppError } from '../../../platform/base/errors.ts';
 import type { Json } from '../../../platform/json/json.ts';
 import { runAtOnce } from '../../../platform/json/slices.ts';
 import { createOpenedTexts, OPENED_TEXTS_MAX } from './opened-texts.ts';

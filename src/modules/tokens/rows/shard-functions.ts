@@ -1,6 +1,6 @@
 // Hot statements on tokens as functions for Citus, made of the same parts as the statements.
 // A statement whose parts share a WITH clause would send rows to every worker there.
-import { insertLogsFrom, LOG_RECORD } from '../../../platform/audit/rows.ts';
+import { insertLogsFrom, LOG_RECORD } from '../../../platform/db/audit-rows.ts';
 import { callOf, type ShardFunction } from '../../../platform/db/shard-functions.ts';
 import { countTokensFrom, insertCvcsFrom, insertTokensFrom, logTokensFrom, NEW_TOKENS } from './new-tokens-sql.ts';
 import { FIND_BY_FINGERPRINTS, LOCK_FINGERPRINTS, TOKEN_TYPES } from './token-sql.ts';

@@ -1,6 +1,6 @@
 // Divides the new tokens of a large request into groups with a statement each, so that no text and no statement is long.
 import type { LogMac } from '../../../platform/crypto/log-mac.ts';
-import type { NewLog } from '../../../platform/audit/rows.ts';
+import type { NewLog } from '../../../platform/db/audit-rows.ts';
 import { mapInSlices, type Slices } from '../../../platform/json/slices.ts';
 import type { NewToken, NewTokenLog } from './token-row.ts';
 

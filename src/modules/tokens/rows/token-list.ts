@@ -3,7 +3,7 @@
 import { type StoredToken } from './token-row.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { TokenCondition } from '../../access/token-condition.ts';
-import { COUNTED_MAX } from '../../../platform/pagination.ts';
+import { COUNTED_MAX } from '../../../platform/base/pagination.ts';
 import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import { TOKEN_COLUMNS } from './token-sql.ts';
 

@@ -1,5 +1,5 @@
 // Row types of tokens, as written and as read.
-import type { NewLog } from '../../../platform/audit/rows.ts';
+import type { NewLog } from '../../../platform/db/audit-rows.ts';
 
 /** A token to be written. `sealed` and `cvc_sealed` are base64. Tokens with one `log_id` share a log row. */
 export type NewToken = {

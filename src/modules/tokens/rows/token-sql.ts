@@ -1,6 +1,6 @@
 // SQL of tokens, their log rows and links. A statement takes all its rows as one JSON parameter.
 // batched-rows.ts and token-transactions.ts run these statements. Lists are in token-list.ts.
-import { insertLogsFrom, LOG_RECORD } from '../../../platform/audit/rows.ts';
+import { insertLogsFrom, LOG_RECORD } from '../../../platform/db/audit-rows.ts';
 import { boundSealed } from '../../../platform/db/statements.ts';
 import { countTokensFrom, insertCvcsFrom, insertTokensFrom, logTokensFrom, NEW_TOKENS } from './new-tokens-sql.ts';
 

@@ -1,6 +1,6 @@
 // Statements on tokens and links that run within a transaction.
-import { notFound } from '../../../platform/errors.ts';
-import { insertLogs, type NewLog } from '../../../platform/audit/rows.ts';
+import { notFound } from '../../../platform/base/errors.ts';
+import { insertLogs, type NewLog } from '../../../platform/db/audit-rows.ts';
 import { recordErasures } from '../../../platform/db/erasures.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';

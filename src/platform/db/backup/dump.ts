@@ -4,9 +4,9 @@ import type { Client } from 'pg';
 import { to as copyTo } from 'pg-copy-streams';
 import { z } from 'zod';
 import { createSha256 } from '../../crypto/digest.ts';
-import { StartError } from '../../errors.ts';
+import { StartError } from '../../base/errors.ts';
 import { findColumns, findMigrations, findOrders, quoted } from './session.ts';
-import { MIGRATE } from '../../program.ts';
+import { MIGRATE } from '../../base/program.ts';
 
 /** Raised when an earlier release could not read a dump. */
 export const DUMP_FORMAT = 1;

@@ -3,14 +3,14 @@ import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import type { Client } from 'pg';
 import { from as copyFrom } from 'pg-copy-streams';
-import { StartError } from '../../errors.ts';
+import { StartError } from '../../base/errors.ts';
 import type { DumpedTable, Manifest, Progress } from './dump.ts';
 import { makeEarlierMonths } from '../log-partitions.ts';
 import { lowerWalls, raiseWalls } from '../tenant-walls.ts';
 import type { Dump } from './read-dump.ts';
 import { replayErasures, type Replayed } from './replay.ts';
 import { codeOf, findColumns, findMigrations, quoted } from './session.ts';
-import { REPLACED_TABLES } from '../tables.ts';
+import { REPLACED_TABLES } from '../../base/tables.ts';
 
 const ANOTHER_DATABASE =
   'Restore into a new one, and name it in DATABASE_URL: createdb strongroom_restored. To give up what this one has: dropdb NAME && createdb NAME';

@@ -1,6 +1,6 @@
 // Reads a dump as a stream: the manifest first, then the rows of each table by their length.
 import { createSha256 } from '../../crypto/digest.ts';
-import { StartError } from '../../errors.ts';
+import { StartError } from '../../base/errors.ts';
 import { DUMP_FORMAT, type DumpedTable, type Manifest, manifestSchema } from './dump.ts';
 
 /** A manifest lists tables, columns and migrations: some 20 KB today. */

@@ -1,6 +1,6 @@
 // A scratch database beside the vault's own, for a restore that is only a test, and what is read from it.
 import type { Client, PoolConfig } from 'pg';
-import { StartError } from '../../errors.ts';
+import { StartError } from '../../base/errors.ts';
 import { codeOf, inSession, quoted } from './session.ts';
 
 /** The address of another database on the same server, as a URL. @param poolConfig as openDatabase returns it. */

@@ -1,6 +1,6 @@
 // A database connection of its own for backups and restores: without time limits, and with settings that fix how rows are written.
 import { Client, type PoolConfig } from 'pg';
-import { StartError } from '../../errors.ts';
+import { StartError } from '../../base/errors.ts';
 import { HAS_CITUS } from '../citus.ts';
 import { connectionErrorText } from '../connection-errors.ts';
 import { SEE_ALL_TENANTS } from '../named-tenants.ts';

@@ -2,12 +2,12 @@
 // Their text is in openapi.md.
 import { readFileSync } from 'node:fs';
 import { maxHeaderSize } from 'node:http';
-import { alreadyExists, AppError, failure, forbidden, internal, invalidField, notFound, payloadTooLarge, unauthorized, unavailable, unsupportedMediaType } from '../../errors.ts';
+import { alreadyExists, AppError, failure, forbidden, internal, invalidField, notFound, payloadTooLarge, unauthorized, unavailable, unsupportedMediaType } from '../../base/errors.ts';
 import { JSON_DEPTH_MAX } from '../../json/json.ts';
-import { version } from '../../version.ts';
+import { version } from '../../base/version.ts';
 import { CARD_TOKEN_ID, EXAMPLE_API_KEY, TRACE_ID, type FailureStatus, IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../schemas.ts';
 import { problemOf } from '../problems.ts';
-import { REQUEST_MS_MAX } from '../../times.ts';
+import { REQUEST_MS_MAX } from '../../base/times.ts';
 import { TRACE_ID_LENGTH_MAX } from '../trace.ts';
 
 const constants: Readonly<Record<string, number>> = {

@@ -5,7 +5,7 @@ import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { getPriority } from 'node:os';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
-import { mayRaisePriority, NICENESS_MAX, setNiceness } from '../../priority.ts';
+import { mayRaisePriority, NICENESS_MAX, setNiceness } from '../../base/priority.ts';
 import { type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
 import { NICENESS_MORE } from './launcher.ts';
@@ -101,7 +101,7 @@ const nextUser = (): number => {
 };
 
 /** A file that an executor can read only if its isolation does not hold. */
-const forbiddenPath = `${sourceDirectory}/platform/config${extname(here)}`;
+const forbiddenPath = `${sourceDirectory}/platform/config/config${extname(here)}`;
 
 const programOf = (memoryMb: number, isWalled: boolean, nicenessMore: number, executorPath = ownPath): Program => ({
   nicenessMore,

@@ -1,7 +1,7 @@
 // The launcher: a Perl program that sets its limits, applies Landlock and seccomp to itself, and then executes the executor.
 // It needs no privilege, namespace or compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
 // man 7 landlock; docs/decisions/0043-wall.md says why Perl.
-import { NICENESS_MAX } from '../../priority.ts';
+import { NICENESS_MAX } from '../../base/priority.ts';
 import { type Architecture, makeFilter } from './seccomp.ts';
 import { launcherCalls } from './system-calls.ts';
 

@@ -1,5 +1,5 @@
 // Handles calls of running code: checks size and number, parses the arguments, and sends the result back.
-import { type Accounts } from '../../accounts.ts';
+import { type Accounts } from '../../base/accounts.ts';
 import { callHead, PARSED_AT_ONCE, type ParsedBody, parseBodyInSlices, parseHead } from './heads.ts';
 import { runAtOnce, stringifyInSlices } from '../../json/slices.ts';
 import type { Lease } from './lease.ts';

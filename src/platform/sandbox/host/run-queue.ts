@@ -3,7 +3,7 @@ import type { Pool } from './pool.ts';
 import { busy, finish, type Run } from './run.ts';
 import type { Lease, Owner } from './lease.ts';
 import type { RunFault } from '../protocol/sandbox.ts';
-import { RUN_WAIT_MS } from '../../times.ts';
+import { RUN_WAIT_MS } from '../../base/times.ts';
 
 /** Runs that must be alone have a line of their own: the others do not wait behind them. */
 type Line = { owner: Owner; runs: Run[] };

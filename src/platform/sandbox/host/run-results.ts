@@ -1,6 +1,6 @@
 // Parses what runs return or throw. Large results are parsed in slices, and their memory is reserved first.
-import type { Accounts } from '../../accounts.ts';
-import { AppError } from '../../errors.ts';
+import type { Accounts } from '../../base/accounts.ts';
+import { AppError } from '../../base/errors.ts';
 import { runAtOnce } from '../../json/slices.ts';
 import { faultOfBody, type ParsedBody, parseBodyInSlices } from './heads.ts';
 import { accountOf, busy, charged, CpuSpent, type Result, type Run } from './run.ts';

@@ -1,6 +1,6 @@
 // The state of a run in the server, from admission to outcome.
 import { type FaultHead, maskLines } from './heads.ts';
-import type { Operation } from '../../event-loop.ts';
+import type { Operation } from '../../base/event-loop.ts';
 import type { Slices } from '../../json/slices.ts';
 import type { Job, Outcome, RunFault } from '../protocol/sandbox.ts';
 

@@ -1,7 +1,7 @@
 // Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
-import { type Accounts } from '../../accounts.ts';
-import { findOperation, mark, within } from '../../event-loop.ts';
+import { type Accounts } from '../../base/accounts.ts';
+import { findOperation, mark, within } from '../../base/event-loop.ts';
 import { createBreaker } from './breaker.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
@@ -12,7 +12,7 @@ import { createCalls } from './run-calls.ts';
 import { createQueue } from './run-queue.ts';
 import type { Ending } from './spawner.ts';
 import { createResults } from './run-results.ts';
-import { RUN_KILL_MS, RUN_STARTS_MAX } from '../../times.ts';
+import { RUN_KILL_MS, RUN_STARTS_MAX } from '../../base/times.ts';
 import {
   CallFault,
   type Job,

@@ -1,7 +1,7 @@
 // The types and limits of the sandbox for the rest of the server: jobs, outcomes, and calls of running code.
 // `host/supervisor.ts` implements it.
 
-import type { Account } from '../../accounts.ts';
+import type { Account } from '../../base/accounts.ts';
 
 /** The limits of a run. All come from the configuration. */
 export type RunLimits = {

@@ -1,0 +1,563 @@
+// Counts what each tenant holds of this process, and refuses more than its share. Runs long work in turns between tenants.
+// Everything that a request can make grow is reserved here first: no tenant can take what the others need.
+import { setTimeout as pause } from 'node:timers/promises';
+import { AppError } from './errors.ts';
+import { type Account, findOperation, mark } from './event-loop.ts';
+import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
+import type { Slices } from '../json/slices.ts';
+import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
+import { placeOfIp } from './ip-place.ts';
+
+export type { Account } from './event-loop.ts';
+
+const MEGABYTE = 1024 * 1024;
+
+export type Limit = {
+  /** Of all tenants together. */
+  ofAll: number;
+  /** Of one tenant, while few others are active. */
+  ofTenantMax: number;
+  /** The share of a tenant does not become smaller than this, however many are active. */
+  ofTenantLeast: number;
+  /** What one request may need: one address has this much at least, and all anonymous clients twice as much. */
+  ofRequestMax?: number;
+};
+
+/** Each limit has the name that the problem of a refusal gives. */
+export const accountLimits = {
+  /** Bodies of requests to destinations. They are in memory already when they are counted. */
+  request_bytes: {
+    ofAll: 64 * MEGABYTE,
+    ofTenantMax: 32 * MEGABYTE,
+    ofTenantLeast: 6 * MEGABYTE,
+    ofRequestMax: 11 * MEGABYTE,
+  },
+  /** Bodies of responses of destinations. A tenant has six of the largest; one with two codings is in memory three times. */
+  response_bytes: {
+    ofAll: 128 * MEGABYTE,
+    ofTenantMax: 32 * MEGABYTE,
+    ofTenantLeast: 6 * MEGABYTE,
+    ofRequestMax: 15 * MEGABYTE,
+  },
+  /** JSON bodies of requests to this server, from their headers to the end of the response. */
+  body_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 64 * MEGABYTE, ofTenantLeast: 8 * MEGABYTE },
+  /** Responses that clients have not taken yet. */
+  unsent_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 64 * MEGABYTE, ofTenantLeast: 16 * MEGABYTE },
+  /** Inputs and results of runs, from before they are made. A tenant has sixteen of the largest at once. */
+  run_bytes: { ofAll: 256 * MEGABYTE, ofTenantMax: 96 * MEGABYTE, ofTenantLeast: 12 * MEGABYTE },
+  /** Requests that wait because their tenant has used its share of the event loop: a connection and the headers of each. */
+  waiting_requests: { ofAll: 2_000, ofTenantMax: 256, ofTenantLeast: 16 },
+  /** Runs of code, under way and waiting. */
+  runs: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 4 },
+  /** Connections to destinations: a descriptor each, and some 50 KB. Sixteen serve some hundred requests a second. */
+  connections: { ofAll: 512, ofTenantMax: 128, ofTenantLeast: 16 },
+  /** Bodies that are parsed, searched or tokenized in slices, each of up to some megabytes. */
+  long_work: { ofAll: 512, ofTenantMax: 64, ofTenantLeast: 4 },
+  /** Transactions that wait for a connection of the pool. Few are under way. */
+  transactions: { ofAll: 1_000, ofTenantMax: 256, ofTenantLeast: 16 },
+  /** Statements outside of transactions that wait for a connection of the pool. */
+  statements: { ofAll: 2_000, ofTenantMax: 512, ofTenantLeast: 32 },
+  /** Rows that wait for a batch of writes, and their bytes. One request of 10,000 values has a row for each. */
+  queued_rows: { ofAll: 50_000, ofTenantMax: 20_000, ofTenantLeast: 2_000 },
+  queued_bytes: { ofAll: 64 * MEGABYTE, ofTenantMax: 24 * MEGABYTE, ofTenantLeast: 4 * MEGABYTE },
+  /** Records that wait to be looked up by id. */
+  queued_lookups: { ofAll: 50_000, ofTenantMax: 12_500, ofTenantLeast: 500 },
+} satisfies Record<string, Limit>;
+
+export type LimitName = keyof typeof accountLimits;
+
+/** Less than this is not counted: as many of them as there are connections are some megabytes. */
+export const FREE_BYTES = 65_536;
+
+/** This share of each limit is kept for accounts that hold less than `ofTenantLeast`: tenants that come late find something. */
+const KEPT_SHARE = 0.25;
+
+/** Clients of a tenant's open proxies and public keys have this share of the tenant's limits, for themselves. */
+const OPEN_SHARE = 0.25;
+
+/** One address has this share of theirs: the others keep half, however many requests it sends. */
+const ADDRESS_SHARE = 0.5;
+
+/** What is held is given back within moments. */
+const RETRY_AFTER_SECONDS = 1;
+
+/** What waits for a limit, of all tenants and of one. More is refused at once. */
+const WAITING_MAX = 1_000;
+const WAITING_OF_TENANT_MAX = 128;
+
+/**
+ * Long work runs for so long between two looks at the sockets. A request of another tenant needs about six looks, so it
+ * waits six times this.
+ */
+const TURN_MS = 1;
+
+/** The same while other long work waits: enough for a few cards, which must not wait for large bodies. */
+const SMALL_TURN_MS = 0.25;
+
+/**
+ * A slice of more than a turn, such as the decryption of a megabyte, is followed by a rest of the same length, in which its
+ * account does no long work: a request of another tenant would wait for such a slice at each of its looks.
+ */
+const REST_MS_MAX = 100;
+
+/** While it rests, so much work of an account waits. More, which is small, is done: it must not use up the limit of long work. */
+const RESTING_MAX = 16;
+
+/** The account of a client of a tenant's open proxy or public key: it holds nothing of the tenant's own share. */
+export const openAccount = (tenant_id: string, ip: string | undefined): Account =>
+  `${tenant_id} open ${placeOfIp(ip ?? '')}`;
+
+/** The account of a client that is known by its address only, such as one that signs in. */
+export const anonymousAccount = (ip: string): Account => openAccount('anonymous', ip);
+
+/** `requests`: how many of the largest requests it has at least. */
+type Share = { of: string; factor: number; requests: number };
+
+const mostOf = ({ ofTenantMax, ofRequestMax = 0 }: Limit, { factor, requests }: Share): number =>
+  Math.max(ofTenantMax * factor, ofRequestMax * requests);
+
+/** The shares that a reservation must fit in. */
+const sharesOf = (account: Account): Share[] => {
+  const [tenant_id = '', kind] = account.split(' ', 2);
+  if (kind !== 'open') return [{ of: account, factor: 1, requests: 0 }];
+  return [
+    { of: `${tenant_id} open`, factor: OPEN_SHARE, requests: 2 },
+    { of: account, factor: OPEN_SHARE * ADDRESS_SHARE, requests: 1 },
+  ];
+};
+
+/**
+ * Whether too many wait, the account itself among them. All anonymous clients of a tenant may have as many there as a tenant,
+ * and one address half of them: otherwise clients that change their address would fill the line of all tenants.
+ * @param waiting an account for each that waits.
+ */
+export const isCrowded = (waiting: readonly Account[], account: Account): boolean =>
+  waiting.length > WAITING_MAX ||
+  sharesOf(account).some(({ of }, depth) => {
+    const isOf = (other: Account): boolean => other === of || (of.endsWith(' open') && other.startsWith(`${of} `));
+    return waiting.filter(isOf).length > WAITING_OF_TENANT_MAX / (depth + 1);
+  });
+
+export type Reservation = {
+  /** Gives back what is held beyond this amount. */
+  shrinkTo(amount: number): void;
+  /** Gives back the rest. Does nothing when called again. */
+  release(): void;
+};
+
+export type Accounts = {
+  /** What each account may use of the event loop. */
+  readonly budgets: LoopBudgets;
+  /** Whose work is heavy. */
+  readonly heavyTenants: HeavyTenants;
+  /** At once or not at all. @throws too_many_requests where the account has its share; unavailable where nothing is left. */
+  reserve(account: Account, name: LimitName, amount: number): Reservation;
+  /** The error that `reserve` would throw. */
+  findRefusal(account: Account, name: LimitName, amount: number): AppError | undefined;
+  /** Counts what is held already and cannot be refused any more, also beyond the limit. */
+  hold(account: Account, name: LimitName, amount: number): Reservation;
+  /**
+   * Waits for its turn: first come, first served, except that no account waits for one that has its share. A holder must
+   * not wait for more of the same limit: two of them could wait for each other.
+   * @throws as `reserve`, also after `waitMs`; the reason of the signal.
+   */
+  reserveInTime(
+    account: Account,
+    name: LimitName,
+    amount: number,
+    wait: { waitMs: number; signal?: AbortSignal | undefined },
+  ): Promise<Reservation>;
+  /**
+   * Does long work in turns of TURN_MS, with other work of the process between them. Of several accounts, the one that has
+   * used least of the event loop goes first. The first turn is at once: nearly all work ends in it, and needs no promise.
+   * @throws what the work throws; too_many_requests.
+   */
+  runInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
+  /** As `runInTurns`, for the end of an operation that has stored something: it is never refused. */
+  finishInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
+  /** Counts time of the event loop that was used for the account. It rests as long: see `whenPaid`. */
+  charge(account: Account, usedMs: number): void;
+  /** Resolves when the account has rested for what it was charged; undefined where it owes nothing. */
+  whenPaid(account: Account): Promise<void> | undefined;
+  /** What is held and was refused so far. */
+  figures(): AccountFigures;
+  /** Ends the wait of all reservations, with unavailable. */
+  close(): void;
+};
+
+/** What was refused: `tenant` had its share, or the `server` was full. */
+type Refusals = { tenant: number; server: number };
+
+export type AccountFigures = {
+  /** `holders`: tenants, their anonymous clients included, with what they hold. */
+  limits: { name: LimitName; limit: Limit; held: number; refused: Refusals; holders(): Map<string, number> }[];
+  /** Long work that waits for its next turn. */
+  turns: number;
+};
+
+type Waiting = { account: Account; amount: number; grant(): void; refuse(reason: unknown): void };
+
+type Ledger = {
+  limit: Limit;
+  held: number;
+  /** By account, and for anonymous clients by address as well. */
+  heldBy: Map<string, number>;
+  /** Accounts that hold something, without addresses. */
+  active: number;
+  waiting: Set<Waiting>;
+  refused: Refusals;
+};
+
+const isAddress = (of: string): boolean => of.includes(' open ');
+
+const words = (name: string): string => name.replaceAll('_', ' ');
+
+const tenantIsFull = (name: LimitName, account: Account): AppError =>
+  new AppError(
+    'too_many_requests',
+    `${isAddress(account) ? 'Clients without a secret key have' : 'The tenant has'} reached the limit of ${words(name)}. Try again.`,
+    { retryAfterSeconds: RETRY_AFTER_SECONDS },
+  );
+
+const allIsFull = (name: LimitName): AppError =>
+  new AppError('unavailable', `The server has reached its limit of ${words(name)}. Try again.`, {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+
+/** By tenant. What is held by address is in it once more, and left out. */
+const holdersOf = (heldBy: ReadonlyMap<string, number>): Map<string, number> => {
+  const holders = new Map<string, number>();
+  for (const [of, held] of heldBy) {
+    if (isAddress(of)) continue;
+    const [tenant_id = ''] = of.split(' ', 1);
+    holders.set(tenant_id, (holders.get(tenant_id) ?? 0) + held);
+  }
+  return holders;
+};
+
+/** Limits in place of the usual ones. */
+export type Limits = Partial<Record<LimitName, Partial<Limit>>>;
+
+/**
+ * The limits of one of several workers, which have those of one server together. One of the largest requests fits each worker:
+ * otherwise it would be refused for ever.
+ * @param bodyBytesMax of a request to this server.
+ */
+export const limitsOfWorker = (workers: number, bodyBytesMax: number): Limits => {
+  const limits: [string, Limit][] = Object.entries({
+    ...accountLimits,
+    body_bytes: { ...accountLimits.body_bytes, ofRequestMax: bodyBytesMax },
+  });
+  return Object.fromEntries(
+    limits.map(([name, { ofAll, ofTenantMax, ofTenantLeast, ofRequestMax = 0 }]) => {
+      const least = Math.max(ofTenantLeast, ofRequestMax);
+      const ofWorker = {
+        ofAll: Math.max(ofAll / workers, 2 * least),
+        ofTenantMax: Math.max(ofTenantMax / workers, least),
+      };
+      return [name, { ...ofWorker, ofRequestMax }];
+    }),
+  );
+};
+
+export const createAccounts = (changed: Limits = {}): Accounts => {
+  const ledgers = Object.fromEntries(
+    Object.entries(accountLimits).map(([name, limit]) => [
+      name,
+      {
+        limit: { ...limit, ...changed[name as LimitName] },
+        held: 0,
+        heldBy: new Map(),
+        active: 0,
+        waiting: new Set(),
+        refused: { tenant: 0, server: 0 },
+      },
+    ]),
+  ) as Record<LimitName, Ledger>;
+  let isClosed = false;
+
+  const fitsAccount = ({ limit, heldBy, active }: Ledger, account: Account, amount: number): boolean =>
+    sharesOf(account).every((share) => {
+      const { of, factor } = share;
+      const own = heldBy.get(of) ?? 0;
+      const most = mostOf(limit, share);
+      // The share shrinks, but one request that the limit allows fits it always: otherwise it would be refused for ever.
+      if (own === 0) return amount <= most;
+      return own + amount <= Math.max(limit.ofTenantLeast * factor, Math.min(most, limit.ofAll / active));
+    });
+
+  const isSmall = ({ limit, heldBy }: Ledger, account: Account, amount: number): boolean =>
+    sharesOf(account).every(({ of, factor }) => (heldBy.get(of) ?? 0) + amount <= limit.ofTenantLeast * factor);
+
+  const fitsAll = (ledger: Ledger, account: Account, amount: number): boolean => {
+    const { limit, held } = ledger;
+    return held + amount <= limit.ofAll * (isSmall(ledger, account, amount) ? 1 : 1 - KEPT_SHARE);
+  };
+
+  const add = (ledger: Ledger, account: Account, amount: number): void => {
+    ledger.held += amount;
+    for (const { of } of sharesOf(account)) {
+      const before = ledger.heldBy.get(of) ?? 0;
+      const after = before + amount;
+      if (after === 0) ledger.heldBy.delete(of);
+      else ledger.heldBy.set(of, after);
+      if (!isAddress(of)) ledger.active += Number(after > 0) - Number(before > 0);
+    }
+  };
+
+  const hold = (ledger: Ledger, account: Account, amount: number): Reservation => {
+    let left = amount;
+    add(ledger, account, amount);
+    const shrinkTo = (wanted: number): void => {
+      if (wanted >= left) return;
+      add(ledger, account, wanted - left);
+      left = wanted;
+      admit(ledger);
+    };
+    return { shrinkTo, release: () => shrinkTo(0) };
+  };
+
+  const admit = (ledger: Ledger): void => {
+    if (isClosed) return;
+    const passedOver = new Set<Account>();
+    let isAnyPassedOver = false;
+    for (const place of ledger.waiting) {
+      const { account, amount } = place;
+      // A small one of the same account must not pass it for ever.
+      if (passedOver.has(account)) continue;
+      if (!fitsAccount(ledger, account, amount)) passedOver.add(account);
+      // Nor a large one of another account. What is kept for those that hold little is theirs at once.
+      else if (fitsAll(ledger, account, amount) && (!isAnyPassedOver || isSmall(ledger, account, amount)))
+        place.grant();
+      else {
+        passedOver.add(account);
+        isAnyPassedOver = true;
+      }
+    }
+  };
+
+  const findRefusal: Accounts['findRefusal'] = (account, name, amount) => {
+    const ledger = ledgers[name];
+    if (isClosed) return allIsFull(name);
+    if (!fitsAccount(ledger, account, amount)) return tenantIsFull(name, account);
+    return fitsAll(ledger, account, amount) ? undefined : allIsFull(name);
+  };
+
+  const counted = (name: LimitName, refusal: AppError): AppError => {
+    ledgers[name].refused[refusal.code === 'too_many_requests' ? 'tenant' : 'server'] += 1;
+    return refusal;
+  };
+
+  const reserve: Accounts['reserve'] = (account, name, amount) => {
+    const refused = findRefusal(account, name, amount);
+    if (refused) throw counted(name, refused);
+    return hold(ledgers[name], account, amount);
+  };
+
+  const reserveInTime: Accounts['reserveInTime'] = async (account, name, amount, { waitMs, signal }) => {
+    const ledger = ledgers[name];
+    const end = (): AppError => counted(name, findRefusal(account, name, amount) ?? allIsFull(name));
+    if (isClosed || sharesOf(account).some((share) => amount > mostOf(ledger.limit, share))) throw end();
+    signal?.throwIfAborted();
+    const { promise, resolve, reject } = Promise.withResolvers<Reservation>();
+    const place: Waiting = {
+      account,
+      amount,
+      grant: () => {
+        ledger.waiting.delete(place);
+        resolve(hold(ledger, account, amount));
+      },
+      refuse: (reason) => {
+        reject(reason);
+        // Those behind it may fit.
+        if (ledger.waiting.delete(place)) admit(ledger);
+      },
+    };
+    const isOver = (): void => place.refuse(end());
+    const abort = (): void => place.refuse(signal?.reason);
+    ledger.waiting.add(place);
+    admit(ledger);
+    const isWaiting = ledger.waiting.has(place);
+    if (
+      isWaiting &&
+      isCrowded(
+        Array.from(ledger.waiting, (each) => each.account),
+        account,
+      )
+    )
+      isOver();
+    const timer = setTimeout(isOver, waitMs);
+    signal?.addEventListener('abort', abort);
+    try {
+      return await promise;
+    } finally {
+      clearTimeout(timer);
+      signal?.removeEventListener('abort', abort);
+    }
+  };
+
+  const heavyTenants = createHeavyTenants(() => performance.now());
+  const { runTurns, countWaiting, charge, whenPaid } = createTurns(heavyTenants);
+
+  return {
+    budgets: createLoopBudgets((account) => reserve(account, 'waiting_requests', 1)),
+    heavyTenants,
+    reserve,
+    findRefusal,
+    hold: (account, name, amount) => hold(ledgers[name], account, amount),
+    reserveInTime,
+    runInTurns: (account, slices) => runTurns(account, slices, reserve),
+    finishInTurns: (account, slices) =>
+      runTurns(account, slices, (...asked) => hold(ledgers['long_work'], asked[0], 1)),
+    charge,
+    whenPaid,
+    figures: () => ({
+      limits: Object.entries(ledgers).map(([name, { limit, held, heldBy, refused }]) => ({
+        name: name as LimitName,
+        limit,
+        held,
+        refused,
+        holders: () => holdersOf(heldBy),
+      })),
+      turns: countWaiting(),
+    }),
+    close: () => {
+      isClosed = true;
+      for (const [name, ledger] of Object.entries(ledgers))
+        for (const place of ledger.waiting) place.refuse(allIsFull(name as LimitName));
+    },
+  };
+};
+
+/** Work that waits for its next turn. `step` does one slice. @returns whether it was the last. */
+type LongWork = { step(): boolean };
+
+/** `restUntilMs`: by `performance.now()`. */
+type Line = { usedMs: number; restUntilMs: number; works: LongWork[] };
+
+/** `runTurns` runs slices in turns; its `admit` counts those that need more than one. */
+const createTurns = (heavyTenants: Pick<HeavyTenants, 'spend'>) => {
+  /** Accounts with work that waits, and those that rest. */
+  const lines = new Map<Account, Line>();
+  let isNext = false;
+  let timer: NodeJS.Timeout | undefined;
+
+  const findLeastUsed = (isReady: (line: Line) => boolean): [Account, Line] | undefined => {
+    let least: [Account, Line] | undefined;
+    for (const each of lines) if (isReady(each[1]) && each[1].usedMs < (least?.[1].usedMs ?? Infinity)) least = each;
+    return least;
+  };
+
+  /** A line of an account that has none. One that comes later owes nothing for the past, and is owed nothing. */
+  const newLine = (): Line => ({ usedMs: findLeastUsed(() => true)?.[1].usedMs ?? 0, restUntilMs: 0, works: [] });
+
+  /** Charges an account for its turn. A short one needs no rest. */
+  const chargeTurn = (account: Account, usedMs: number): void => {
+    const line = lines.get(account);
+    if (usedMs > 2 * TURN_MS) charge(account, usedMs);
+    else if (line) line.usedMs += usedMs;
+  };
+
+  const charge = (account: Account, usedMs: number): void => {
+    const line = lines.get(account) ?? newLine();
+    const now = performance.now();
+    line.usedMs += usedMs;
+    line.restUntilMs = Math.min(Math.max(line.restUntilMs, now) + usedMs, now + REST_MS_MAX);
+    lines.set(account, line);
+    schedule();
+  };
+
+  const whenPaid = (account: Account): Promise<void> | undefined => {
+    const restMs = (lines.get(account)?.restUntilMs ?? 0) - performance.now();
+    // Again after the rest: the account may have been charged meanwhile.
+    return restMs > 0 ? pause(restMs).then(() => whenPaid(account)) : undefined;
+  };
+
+  /** The next turn, or the end of the first rest. */
+  const schedule = (): void => {
+    if (isNext) return;
+    const now = performance.now();
+    let waitMs = Infinity;
+    for (const [account, { works, restUntilMs }] of lines)
+      if (works.length === 0 && restUntilMs <= now) lines.delete(account);
+      else waitMs = Math.min(waitMs, restUntilMs - now);
+    clearTimeout(timer);
+    isNext = waitMs <= 0;
+    if (isNext) setImmediate(turn);
+    else if (waitMs < Infinity) timer = setTimeout(turn, waitMs);
+  };
+
+  const turn = (): void => {
+    isNext = false;
+    const began = performance.now();
+    const found = findLeastUsed(({ works, restUntilMs }) => works.length > 0 && restUntilMs <= began);
+    if (found) {
+      const [account, line] = found;
+      let used = 0;
+      while (used < TURN_MS) {
+        const work = line.works.shift();
+        if (!work) break;
+        // To the end of its line: a small one does not wait for a large one.
+        if (!work.step()) line.works.push(work);
+        used = performance.now() - began;
+      }
+      chargeTurn(account, used);
+      heavyTenants.spend(account, used);
+    }
+    schedule();
+  };
+
+  const enqueue = (account: Account, work: LongWork): void => {
+    const line = lines.get(account) ?? newLine();
+    line.works.push(work);
+    lines.set(account, line);
+    schedule();
+  };
+
+  const wait = async <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): Promise<T> => {
+    const place = admit(account, 'long_work', 1);
+    const operation = findOperation();
+    try {
+      return await new Promise((resolve, reject) => {
+        const step = (): boolean => {
+          mark(operation);
+          try {
+            const next = slices.next();
+            if (next.done) resolve(next.value);
+            return next.done === true;
+          } catch (error) {
+            reject(error);
+            return true;
+          }
+        };
+        enqueue(account, { step });
+      });
+    } finally {
+      place.release();
+    }
+  };
+
+  const runTurns = <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
+    mark();
+    const began = performance.now();
+    const line = lines.get(account);
+    if (line && line.restUntilMs > began && line.works.length < RESTING_MAX) return wait(account, slices, admit);
+    const endMs = began + (lines.size > 0 ? SMALL_TURN_MS : TURN_MS);
+    for (;;) {
+      const next = slices.next();
+      const now = performance.now();
+      if (!next.done && now < endMs) continue;
+      chargeTurn(account, now - began);
+      if (now - began > 2 * TURN_MS) heavyTenants.spend(account, now - began);
+      return next.done ? next.value : wait(account, slices, admit);
+    }
+  };
+
+  const countWaiting = (): number => {
+    let count = 0;
+    for (const { works } of lines.values()) count += works.length;
+    return count;
+  };
+
+  return { runTurns, countWaiting, charge, whenPaid };
+};

@@ -46,6 +46,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     paths = {
       Home: '/console/home',
       'Home of a month': '/console/home?range=30d',
+      Usage: '/console/usage',
+      'Usage of a day': '/console/usage?by=hour',
       'Find, before': '/console/find',
       'Find, with results': '/console/find?q=Reactor',
       'Find, without': '/console/find?q=no-such-record',

@@ -4,51 +4,21 @@ import { attentionCard } from './home-attention.ts';
 import { stepsCard } from './home-steps.ts';
 import { isolated } from './list-parts.ts';
 import { addressOf, consolePage, HOME_PATH, may, sectionsOf, time } from './shell.ts';
-import { barsChart, barsTable, legend, sparkline, type Step } from './usage-chart.ts';
+import { barsChart, barsTable, legend, logLinks, sparkline, type Step } from './usage-chart.ts';
+import { beginningOf, type Report, readReport, type StepRange, stepsOf } from './usage-report.ts';
 import { bodyOf, type Console, type Visit } from './visit.ts';
 
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
-
-type Range = { name: string; heading: string; by: 'hour' | 'day'; stepMs: number; steps: number };
+type Range = StepRange & { name: string; heading: string };
 
 const ranges: readonly [Range, ...Range[]] = [
-  { name: '24h', heading: 'Last 24 hours', by: 'hour', stepMs: HOUR_MS, steps: 24 },
-  { name: '7d', heading: 'Last 7 days', by: 'day', stepMs: DAY_MS, steps: 7 },
-  { name: '30d', heading: 'Last 30 days', by: 'day', stepMs: DAY_MS, steps: 30 },
+  { name: '24h', heading: 'Last 24 hours', by: 'hour', steps: 24 },
+  { name: '7d', heading: 'Last 7 days', by: 'day', steps: 7 },
+  { name: '30d', heading: 'Last 30 days', by: 'day', steps: 30 },
 ];
-
-type Metric = { start: string; kind: string; requests: number; tokens: number };
-
-type Report = {
-  token_report: { metrics_by_type: Record<string, { count: number }> };
-  usage_report: { metrics: Metric[] };
-};
 
 /** Log entries that are read to be grouped by destination: the largest page of the API. */
 const ENTRIES_MAX = 100;
 const DESTINATIONS_MAX = 6;
-
-const beginningOf = ({ stepMs, steps }: Range, now: Date): Date =>
-  new Date(Math.floor(now.getTime() / stepMs) * stepMs - (steps - 1) * stepMs);
-
-/** A step for each hour or day, also for those in which nothing happened. */
-const stepsOf = (range: Range, from: Date, metrics: readonly Metric[]): Step[] => {
-  const byStart = Map.groupBy(metrics, ({ start }) => Date.parse(start));
-  return Array.from({ length: range.steps }, (_, index) => {
-    const start = new Date(from.getTime() + index * range.stepMs);
-    const at = byStart.get(start.getTime()) ?? [];
-    const find = (kind: string): Metric | undefined => at.find((metric) => metric.kind === kind);
-    return {
-      start,
-      end: new Date(start.getTime() + range.stepMs),
-      stored: find('stored')?.tokens ?? 0,
-      used: find('used')?.tokens ?? 0,
-      revealed: find('revealed')?.tokens ?? 0,
-      errors: find('failed')?.requests ?? 0,
-    };
-  });
-};
 
 const sum = (values: readonly number[]): number => values.reduce((total, value) => total + value, 0);
 
@@ -70,11 +40,11 @@ ${tile('Errors', sum(of('errors')), sparkline(of('errors'), 'errors'), `and ${re
 };
 
 const chartCard = (visit: Visit, { by }: Range, steps: readonly Step[]): Html => {
-  const hasLinks = may(visit.session, 'log:read');
+  const links = may(visit.session, 'log:read') ? logLinks : undefined;
   return html`<section class="card"><div class="heading"><h2>Tokens by ${by}</h2>${legend}</div>
-${barsChart(steps, hasLinks)}
-${hasLinks && html`<p class="quiet">A bar leads to the log of its time, the number above it to the runs that failed.</p>`}
-${barsTable(steps, hasLinks)}</section>`;
+${barsChart(steps, links)}
+${links && html`<p class="quiet">A bar leads to the log of its time, the number above it to the runs that failed.</p>`}
+${barsTable(steps, links)}</section>`;
 };
 
 type Entry = {
@@ -147,9 +117,8 @@ const showHome = async (visit: Visit): Promise<string> => {
   const range = ranges.find(({ name }) => name === asked) ?? ranges[0];
   const from = beginningOf(range, ctx.now());
   const readsReport = may(session, 'report:read');
-  const reportUrl = addressOf('/tenants/self/reports/usage', { from: from.toISOString(), by: range.by });
   const [report, attention, left, steps] = await Promise.all([
-    readsReport ? visit.api({ method: 'GET', url: reportUrl }).then((answer) => bodyOf<Report>(answer)) : undefined,
+    readsReport ? readReport(visit, { from, by: range.by }) : undefined,
     attentionCard(visit),
     leftCard(visit, from),
     stepsCard(visit),

@@ -21,6 +21,7 @@ import { ssoPages } from './sso.ts';
 import { ssoSettingsPages } from './sso-settings.ts';
 import { tenantSettingsPages } from './tenant-settings.ts';
 import { tokensPages } from './tokens.ts';
+import { usagePages } from './usage.ts';
 import { openConsole } from './visit.ts';
 
 /** @param scope for pages (platform/http/pages.ts). */
@@ -33,6 +34,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   console.get('/console', async () => ({ seeOther: HOME_PATH }));
   homePages(console);
   findPages(console);
+  usagePages(console);
   tokensPages(console);
   reactorsPages(console);
   proxiesPages(console);

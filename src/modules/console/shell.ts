@@ -13,6 +13,7 @@ export const FIND_LENGTH_MAX = 400;
 
 const sections = [
   [HOME_PATH, 'Home', undefined, ''],
+  ['/console/usage', 'Usage', 'report:read', ''],
   ['/console/tokens', 'Tokens', 'token:read', 'Vault'],
   ['/console/logs', 'Logs', 'log:read', 'Vault'],
   ['/console/reactors', 'Reactors', 'reactor:read', 'Run'],

@@ -1,4 +1,4 @@
-// Charts of the home page as inline SVG: sparklines, and stacked bars that are links, with the same as a table.
+// Charts of usage as inline SVG: sparklines, and stacked bars that are links, with the same as a table.
 import { html, type Html } from '../../platform/http/html.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
 import { RUNS_PATH } from './run-record.ts';
@@ -46,8 +46,14 @@ export const stepLabel = ({ start, end }: Pick<Step, 'start' | 'end'>): string =
 
 const rangeOf = ({ start, end }: Step) => ({ start_date: start.toISOString(), end_date: end.toISOString() });
 
-const logPath = (step: Step): string => addressOf('/console/logs', rangeOf(step));
-const errorsPath = (step: Step): string => addressOf(RUNS_PATH, { outcome: ANY_FAILURE, ...rangeOf(step) });
+/** Where a bar leads, and the number of errors above it. */
+export type BarLinks = { bar: (step: Step) => string; errors?: ((step: Step) => string) | undefined };
+
+/** To the log of the time, and to the runs that failed in it. For roles that read the log. */
+export const logLinks = {
+  bar: (step: Step): string => addressOf('/console/logs', rangeOf(step)),
+  errors: (step: Step): string => addressOf(RUNS_PATH, { outcome: ANY_FAILURE, ...rangeOf(step) }),
+} satisfies BarLinks;
 
 const sumOf = (step: Step): number => shownKinds.reduce((sum, [kind]) => sum + step[kind], 0);
 
@@ -57,7 +63,7 @@ const wordsOf = (step: Step): string =>
     .map(([kind, word]) => `${step[kind].toLocaleString('en')} ${word}`)
     .join(', ') || 'nothing';
 
-const column = (step: Step, index: number, most: number, hasLinks: boolean): Html => {
+const column = (step: Step, index: number, most: number, links: BarLinks | undefined): Html => {
   const x = index * COLUMN_WIDTH;
   let y = BASE;
   const rects = shownKinds.flatMap(([kind]) => {
@@ -72,10 +78,10 @@ const column = (step: Step, index: number, most: number, hasLinks: boolean): Htm
   const bar = html`<title>${label}</title><rect class="hit" x="${x}" y="${TOP}" width="${COLUMN_WIDTH}" height="${BARS}"/>${rects}`;
   const count = html`<text x="${x + COLUMN_WIDTH / 2}" y="${TOP - 8}">${step.errors}</text>`;
   const failed = html`<rect class="hit" x="${x}" y="0" width="${COLUMN_WIDTH}" height="${TOP}"/>${count}`;
-  return html`${hasLinks ? html`<a href="${logPath(step)}" aria-label="${label}">${bar}</a>` : html`<g>${bar}</g>`}${
+  return html`${links ? html`<a href="${links.bar(step)}" aria-label="${label}">${bar}</a>` : html`<g>${bar}</g>`}${
     step.errors > 0 &&
-    (hasLinks
-      ? html`<a class="count" href="${errorsPath(step)}" aria-label="${stepLabel(step)} UTC: ${step.errors} errors">${failed}</a>`
+    (links?.errors
+      ? html`<a class="count" href="${links.errors(step)}" aria-label="${stepLabel(step)} UTC: ${step.errors} errors">${failed}</a>`
       : html`<g class="count">${count}</g>`)
   }
 `;
@@ -84,13 +90,12 @@ const column = (step: Step, index: number, most: number, hasLinks: boolean): Htm
 /** Every so many columns has its time below. */
 const LABEL_EVERY = 6;
 
-/** @param hasLinks each bar leads to the log of its time, and its errors to the runs that failed. */
-export const barsChart = (steps: readonly Step[], hasLinks: boolean): Html => {
+export const barsChart = (steps: readonly Step[], links: BarLinks | undefined): Html => {
   const most = Math.max(1, ...steps.map(sumOf));
   const width = steps.length * COLUMN_WIDTH;
-  return html`<div class="scroll" data-end${!hasLinks && html` tabindex="0" role="region" aria-label="Chart"`}><svg class="chart bars" viewBox="0 0 ${width} ${BASE + LABELS}" width="${width}" height="${BASE + LABELS}" role="group" aria-label="Tokens and errors over time">
+  return html`<div class="scroll" data-end${!links && html` tabindex="0" role="region" aria-label="Chart"`}><svg class="chart bars" viewBox="0 0 ${width} ${BASE + LABELS}" width="${width}" height="${BASE + LABELS}" role="group" aria-label="Tokens and errors over time">
 <line x1="0" x2="${width}" y1="${BASE}" y2="${BASE}"/>
-${steps.map((step, index) => column(step, index, most, hasLinks))}${steps.map(
+${steps.map((step, index) => column(step, index, most, links))}${steps.map(
     (step, index) =>
       index % LABEL_EVERY === 0 &&
       html`<text class="label" x="${index * COLUMN_WIDTH + BAR_GAP / 2}" y="${BASE + 14}">${stepLabel(step)}</text>`,
@@ -103,11 +108,13 @@ export const legend = html`<p class="legend">${shownKinds.map(
 )}</p>`;
 
 /** The numbers of the bars. Steps in which nothing happened are left out. */
-export const barsTable = (steps: readonly Step[], hasLinks: boolean): Html => {
+export const barsTable = (steps: readonly Step[], links: BarLinks | undefined): Html => {
   const busy = steps.filter((step) => sumOf(step) > 0);
   const cell = (step: Step, kind: ShownKind) => {
     const text = step[kind].toLocaleString('en');
-    return kind === 'errors' && hasLinks && step.errors > 0 ? html`<a href="${errorsPath(step)}">${text}</a>` : text;
+    return kind === 'errors' && links?.errors && step.errors > 0
+      ? html`<a href="${links.errors(step)}">${text}</a>`
+      : text;
   };
   return html`<details><summary>The same as a table</summary>${
     busy.length === 0
@@ -116,7 +123,7 @@ export const barsTable = (steps: readonly Step[], hasLinks: boolean): Html => {
           ([, word]) => html`<th scope="col">${word}</th>`,
         )}</tr></thead><tbody>${busy.map(
           (step) =>
-            html`<tr><th scope="row">${hasLinks ? html`<a href="${logPath(step)}">${stepLabel(step)}</a>` : stepLabel(step)}</th>${shownKinds.map(([kind]) => html`<td>${cell(step, kind)}</td>`)}</tr>`,
+            html`<tr><th scope="row">${links ? html`<a href="${links.bar(step)}">${stepLabel(step)}</a>` : stepLabel(step)}</th>${shownKinds.map(([kind]) => html`<td>${cell(step, kind)}</td>`)}</tr>`,
         )}</tbody></table></div>`
   }</details>`;
 };

@@ -44,7 +44,7 @@ const open = async (path: string): Promise<Record<string, string>> => {
 };
 
 const runs = async (file: string, args: string[]): Promise<unknown> => {
-  const { stdout } = await execute(file, args, { env: { PATH: process.env['PATH'], KEY: tenant.api_key } });
+  const { stdout } = await execute(file, args, { env: { PATH: process.env['PATH'], SVC_API_KEY: tenant.api_key } });
   return JSON.parse(stdout);
 };
 const runCurl = (command = ''): Promise<unknown> => runs('sh', ['-c', command.replace('curl ', 'curl -sS ')]);

@@ -156,8 +156,8 @@ test('an empty vault has first steps with its own URL, which are gone when they 
   const tenant = await server.newTenant();
   const member = await server.signIn({ tenant });
   const first = await show(member);
-  expect(cardOf(first, 'First steps')).toContain(`curl '${server.base_url}/tokens'`);
-  expect(cardOf(first, 'First steps')).toContain(`fetch("${server.base_url}/tokens"`);
+  expect(cardOf(first, 'First steps')).toContain(`curl ${server.base_url}/tokens`);
+  expect(cardOf(first, 'First steps')).toContain(`fetch('${server.base_url}/tokens'`);
   expect(cardOf(first, 'Needs attention')).not.toContain('error');
   await failOnce(tenant);
   expect(cardOf(await show(member), 'First steps')).toMatch(

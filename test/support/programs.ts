@@ -24,6 +24,7 @@ const programs = {
   kustomize: { files: ['kustomize'], tests: 'the Kubernetes example as kustomize renders it' },
   helm: { files: ['helm'], tests: 'the Helm chart as helm renders it' },
   systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
+  'sample programs': { files: ['curl', 'python3'], tests: 'the samples of requests, as a shell and Python run them' },
   psql: { files: ['psql'], tests: 'the database roles, by their SQL file' },
 } satisfies Record<string, OptionalProgram>;
 

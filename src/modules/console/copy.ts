@@ -1,5 +1,6 @@
 // What people copy of a record: its id, and the request of the API for it as curl and as JavaScript.
 import { html, type Html } from '../../platform/http/html.ts';
+import { KEY_VARIABLE, samplesOf } from '../../platform/http/request-samples.ts';
 import type { Visit } from './visit.ts';
 
 /** A request of the API. `path` has its query. */
@@ -8,33 +9,9 @@ export type ApiCall = { method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'; pa
 /** Where clients reach the API. A console with a host of its own is not the API's. */
 const vaultUrl = ({ ctx, request }: Visit): string => ctx.config.publicUrl ?? `${request.protocol}://${request.host}`;
 
-/** A word of a shell, whatever is in it: ids of tokens are free text. */
-const quoted = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
-
-const defaultMethod = ({ json }: ApiCall) => (json === undefined ? 'GET' : 'POST');
-
-/** A command for a shell in which KEY is an API key. */
-export const curlOf = (visit: Visit, call: ApiCall): string => {
-  const { method = defaultMethod(call), path, json } = call;
-  const verb = method === defaultMethod(call) ? '' : `-X ${method} `;
-  const body =
-    json === undefined ? '' : ` -H 'Content-Type: application/json' \\\n  -d ${quoted(JSON.stringify(json, null, 2))}`;
-  return `curl ${verb}${quoted(vaultUrl(visit) + path)} \\\n  -H "SVC-API-KEY: $KEY"${body}`;
-};
-
-/** A module for Node, where the environment has KEY. */
-export const scriptOf = (visit: Visit, call: ApiCall): string => {
-  const { method = defaultMethod(call), path, json } = call;
-  const type = json === undefined ? '' : `, 'Content-Type': 'application/json'`;
-  const body = json === undefined ? '' : `\n  body: JSON.stringify(${JSON.stringify(json)}),`;
-  return `import { env } from 'node:process';
-
-const answer = await fetch(${JSON.stringify(vaultUrl(visit) + path)}, {
-  method: '${method}',
-  headers: { 'SVC-API-KEY': env.KEY${type} },${body}
-});
-console.log(await answer.text());`;
-};
+/** A request in each language. @param call its path is below the URL of the vault. */
+export const samplesFor = (visit: Visit, { method, path, json }: ApiCall): ReturnType<typeof samplesOf> =>
+  samplesOf({ method: method ?? (json === undefined ? 'GET' : 'POST'), url: vaultUrl(visit) + path, body: json });
 
 /** A text in a box, to which a script adds a button that copies it. */
 export const copyBox = (label: string, text: string): Html =>
@@ -46,9 +23,10 @@ export const copyBox = (label: string, text: string): Html =>
  */
 export const copyMenu = (visit: Visit, { id, call, kind }: { id: string; call: ApiCall; kind?: string }): Html => {
   const of = kind === undefined ? '' : `${kind} `;
+  const { curl, JavaScript } = samplesFor(visit, call);
   return html`<div class="copies"><details><summary>API call</summary>
 ${copyBox(`${of}id`, id)}
-${copyBox(`${of}curl`, curlOf(visit, call))}
-${copyBox(`${of}JavaScript`, scriptOf(visit, call))}
-<p class="quiet"><code>KEY</code> is an API key whose rights cover the request.</p></details></div>`;
+${copyBox(`${of}curl`, curl)}
+${copyBox(`${of}JavaScript`, JavaScript)}
+<p class="quiet"><code>${KEY_VARIABLE}</code> is an API key whose rights cover the request.</p></details></div>`;
 };

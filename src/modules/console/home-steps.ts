@@ -1,6 +1,7 @@
 // The first steps in a new vault, on the home page, with commands for this vault. They are gone when done.
 import { html, type Html } from '../../platform/http/html.ts';
-import { copyBox, curlOf, scriptOf } from './copy.ts';
+import { KEY_VARIABLE } from '../../platform/http/request-samples.ts';
+import { copyBox, samplesFor } from './copy.ts';
 import { findStepsDone } from './home-rows.ts';
 import { may } from './shell.ts';
 import type { Visit } from './visit.ts';
@@ -30,8 +31,9 @@ export const stepsCard = async (visit: Visit): Promise<Html | undefined> => {
     ...(invites ? [step(done.people, 'Invite someone', '/console/people')] : []),
   ];
   if (done.token && done.key && done.run && (done.people || !invites)) return undefined;
+  const { curl, JavaScript } = samplesFor(visit, call);
   return html`<section class="card"><h2>First steps</h2><ol class="steps">${steps}</ol>
-<div id="store">${command('curl', curlOf(visit, call))}
-${command('JavaScript', scriptOf(visit, call))}</div>
-<p class="quiet"><code>KEY</code> is an API key of an application with <code>token:create</code>.</p></section>`;
+<div id="store">${command('curl', curl)}
+${command('JavaScript', JavaScript)}</div>
+<p class="quiet"><code>${KEY_VARIABLE}</code> is an API key of an application with <code>token:create</code>.</p></section>`;
 };

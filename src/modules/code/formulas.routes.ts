@@ -1,31 +1,92 @@
-// Routes of /reactor-formulas.
-import type { App } from '../../platform/http/app-type.ts';
-import { resourceRoutes } from '../access/resource.routes.ts';
-import type { CodeContext } from './context.ts';
+// Routes and schemas of /reactor-formulas.
+import { z } from 'zod';
+import { nameQuery, onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
 import { codeShape, exampleFormula, formulaRecord } from './formula-record.ts';
+import { type Examples, givenUuid, modified } from '../../platform/http/schemas.ts';
+import { optional } from '../../platform/base/optional.ts';
+import { formulaFields } from './formula-fields.ts';
 import {
   changeFormula,
   createFormula,
   deleteFormula,
   findCodeOfFormula,
   findOwnCode,
+  formulaTypes,
   getFormula,
   listFormulas,
   restoreFormula,
 } from './formulas.ts';
-import {
-  formulaChange,
-  formulaChangeExamples,
-  formulaDraft,
-  formulaExamples,
-  formulaPage,
-  formulaPageExamples,
-  formulaParams,
-  formulaQuery,
-  newFormula,
-  newFormulaExamples,
-} from './formulas.schema.ts';
+import { noteField } from './versions.schema.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { resourceRoutes } from '../access/resource.routes.ts';
+import type { CodeContext } from './context.ts';
 import { versionRoutes } from './versions.routes.ts';
+
+// Schemas of /reactor-formulas. formula-fields.ts has those of the fields that a request sets.
+
+const { id: EXAMPLE_ID } = exampleFormula;
+const bodyError = 'the body must be an object';
+
+const fields = {
+  ...formulaFields,
+  note: noteField,
+  type: z.enum(formulaTypes, 'must be private').meta({
+    description:
+      'The type of the formula: `private`. Only the operator installs `official` formulas; asking for one is a 403.',
+    example: 'private',
+  }),
+};
+
+const newFields = {
+  id: optional(givenUuid).meta({
+    description: 'An id that you choose. Left out: the vault generates one.',
+    example: EXAMPLE_ID,
+  }),
+  ...fields,
+};
+
+const newFormula = z
+  .object(newFields, bodyError)
+  .meta({ id: 'CreateReactorFormulaRequest', description: 'A formula to create.' });
+
+const formulaChange = z.object(fields, bodyError).meta({
+  id: 'UpdateReactorFormulaRequest',
+  description: 'The new state of the formula, as a whole.',
+});
+
+const formulaDraft = z.object({ code: formulaFields.code }, bodyError).meta({
+  id: 'ReactorFormulaDraftRequest',
+  description: 'Code to save without deploying it.',
+});
+
+const formulaPage = pageSchema(formulaRecord, 'ReactorFormulaPage');
+
+const formulaParams = z.object({
+  id: givenUuid.meta({ description: 'The id of a reactor formula.', example: EXAMPLE_ID }),
+});
+
+const formulaQuery = z.object({ ...pageQuery(), name: nameQuery('Only formulas of this name.', 'Card*') });
+const { name, description, type, code, configuration, request_parameters } = exampleFormula;
+const asked = { name, description, type, code, configuration, request_parameters };
+const summary = 'Returns the last digits of a card';
+
+const newFormulaExamples: { request: Examples; response: Examples } = {
+  request: { digits: { summary, value: asked } },
+  response: { digits: { summary, value: exampleFormula } },
+};
+
+const formulaExamples: { response: Examples } = {
+  response: { digits: { summary, value: exampleFormula } },
+};
+
+const formulaChangeExamples: { request: Examples; response: Examples } = {
+  request: { digits: { summary, value: asked } },
+  response: { digits: { summary, value: { ...exampleFormula, ...modified } } },
+};
+
+const formulaPageExamples: { response: Examples } = {
+  response: { one: { summary: 'One formula', value: { pagination: onlyPage(1), data: [exampleFormula] } } },
+};
 
 /** What versions of formulas have in common, by whatever route. */
 export const formulaVersions = {

@@ -1,12 +1,67 @@
 // Routes of /fields: the scripts of each version, the documents of the frames, and the digests of all scripts.
+import { readFileSync } from 'node:fs';
+import { html } from '../../platform/http/html.ts';
+import { findFrameSessionBeforeCaller, type FrameSession } from '../sessions/rows.ts';
 import { notFound } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { asset, serveAsset } from '../../platform/http/assets.ts';
 import type { SessionsContext } from '../sessions/context.ts';
-import { findFrameSessionBeforeCaller, type FrameSession } from '../sessions/rows.ts';
 import { codeLengthOf, findCard } from '../tokens/security-codes.ts';
-import { FILE_NAMES, type Integrity, readFile, readIntegrity } from './built-files.ts';
-import { framePage, framePolicy } from './frame.page.ts';
+
+// The document of one field, which a page of a merchant frames: it has no content of its own, and its script makes the input.
+
+/** No other origin may be loaded, no form sent, and only pages of the session may frame it. */
+const framePolicy = ({ allowed_origins }: Pick<FrameSession, 'allowed_origins'>): string =>
+  [
+    "default-src 'none'",
+    "script-src 'self'",
+    "style-src 'self'",
+    "connect-src 'self'",
+    "form-action 'none'",
+    "base-uri 'none'",
+    `frame-ancestors ${allowed_origins.join(' ')}`,
+    "require-trusted-types-for 'script'",
+    "trusted-types 'none'",
+  ].join('; ');
+
+/**
+ * Scripts of released versions read the three attributes: they must stay. The public id lets a frame refuse the key of another session.
+ * `isExpired`: the script then tells the page so. `codeLength`: of the security code that the session collects, by the brand of the card.
+ */
+const framePage = (
+  { allowed_origins, public_id }: Pick<FrameSession, 'allowed_origins' | 'public_id'>,
+  version: string,
+  { isExpired, codeLength }: { isExpired: boolean; codeLength: number | undefined },
+): string =>
+  String(html`<!doctype html>
+<html lang="en" data-origins="${allowed_origins.join(' ')}" data-key="${public_id}"${isExpired && html` data-expired=""`}${codeLength !== undefined && html` data-code-length="${codeLength}"`}>
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Strongroom</title>
+<link rel="stylesheet" href="/fields/${version}/frame.css">
+<script src="/fields/${version}/frame.js" defer></script>
+</head>
+<body></body>
+</html>
+`);
+
+// The files of every version of the fields library that this server has, as the build left them.
+
+/** The script for pages, and script and style of the frames. */
+const FILE_NAMES = ['fields.js', 'frame.js', 'frame.css'] as const;
+
+type Integrity = {
+  current: string;
+  /** Digests by version and file, as the attribute `integrity` has them. */
+  versions: Record<string, Record<string, string>>;
+};
+
+const read = (path: string): Buffer => readFileSync(new URL(`../../generated/fields/${path}`, import.meta.url));
+
+const readIntegrity = (): Integrity => JSON.parse(read('integrity.json').toString()) as Integrity;
+
+const readFile = (version: string, name: (typeof FILE_NAMES)[number]): Buffer => read(`${version}/${name}`);
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 

@@ -1,36 +1,10 @@
-// Routes of /reactors, and the invocation of a reactor.
-import { answer, sendAnswer } from '../../platform/http/answers.ts';
-import type { App } from '../../platform/http/app-type.ts';
-import { disconnectOf } from '../../platform/http/disconnect.ts';
-import { failures } from '../../platform/http/schemas.ts';
-import { workOf } from '../access/authenticate.ts';
-import { resourceRoutes } from '../access/resource.routes.ts';
+// Routes and schemas of /reactors, and the invocation of a reactor.
+import { z } from 'zod';
 import type { FastifyReply } from 'fastify';
-import { formulaVersions } from '../code/formulas.routes.ts';
-import { versionRoutes } from '../code/versions.routes.ts';
-import { CodeResponse } from '../code/code-errors.ts';
-import type { ReactorsContext } from './context.ts';
-import { invokeReactor, type ReactResult } from './invoke.ts';
-import {
-  changeReactor,
-  createReactor,
-  deleteReactor,
-  findCodeOfReactor,
-  findOwnCodeOfReactor,
-  getReactor,
-  listReactors,
-  patchReactor,
-  restoreReactor,
-} from './reactors.ts';
-import {
-  reactExamples,
-  reactFailures,
-  reactRequest,
-  reactResponse,
-  testExamples,
-  testRequest,
-} from './react.schema.ts';
-import { testReactor } from './test-reactor.ts';
+import { bodyFailures, CARD_TOKEN_ID, type Examples, failures } from '../../platform/http/schemas.ts';
+import type { Json } from '../../platform/json/json.ts';
+import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
+import { GENERIC_TOKEN_ID } from '../tokens/token-examples.ts';
 import {
   exampleReactor,
   newReactor,
@@ -46,6 +20,193 @@ import {
   reactorQuery,
   reactorRecord,
 } from './reactors.schema.ts';
+import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
+import { optional } from '../../platform/base/optional.ts';
+import { uuidOfName } from '../../platform/crypto/ids.ts';
+import { checkGrants } from '../access/grants.ts';
+import type { Work } from '../access/work.ts';
+import { CodeResponse } from '../code/code-errors.ts';
+import { checkFormulaCode } from '../code/formulas.ts';
+import type { ReactorsContext } from './context.ts';
+import { invokeReactor, type ReactResult, runReactor } from './invoke.ts';
+import type { ReactorForRun } from './reactor-finder.ts';
+import {
+  changeReactor,
+  createReactor,
+  deleteReactor,
+  findCodeOfReactor,
+  findOwnCodeOfReactor,
+  getReactor,
+  listReactors,
+  parseConfiguration,
+  patchReactor,
+  restoreReactor,
+} from './reactors.ts';
+import { answer, sendAnswer } from '../../platform/http/answers.ts';
+import type { App } from '../../platform/http/app-type.ts';
+import { disconnectOf } from '../../platform/http/disconnect.ts';
+import { workOf } from '../access/authenticate.ts';
+import { resourceRoutes } from '../access/resource.routes.ts';
+import { formulaVersions } from '../code/formulas.routes.ts';
+import { versionRoutes } from '../code/versions.routes.ts';
+
+// Schemas of POST /reactors/{id}/react. The contract of the formula has the rules for args (modules/code/contract.ts).
+
+const argsField = z
+  .any()
+  .optional()
+  // Null is absence here too: the document says it of any JSON.
+  .transform((args: unknown) => (args ?? undefined) as Json | undefined)
+  .meta({
+    description: `The arguments for the code. The server checks those that the request parameters of the formula name, and casts them to their types. It passes others on unchanged. Strings may contain expressions, over at most ${EXPRESSION_TOKENS_MAX} tokens. A string that is exactly one expression becomes the value itself, such as the whole object of a card.`,
+    examples: [{ card: `{{ ${CARD_TOKEN_ID} }}` }],
+  });
+
+/** Without a body there are no args. */
+const reactRequest = z
+  .object({ args: argsField }, 'the body must be an object with args')
+  .meta({ id: 'ReactRequest', description: 'The invocation of a reactor.' })
+  .nullish();
+
+const testRequest = z
+  .object(
+    {
+      code: optional(formulaFields.code).meta({
+        description: 'The code to run. Left out: the deployed code.',
+        example: exampleReactor.formula.code,
+      }),
+      configuration: z
+        .record(z.string(), z.any(), 'must be an object')
+        .meta(configurationKeywords)
+        .nullish()
+        .transform((configuration) => (configuration ?? undefined) as Record<string, unknown> | undefined)
+        .meta({
+          description:
+            "The configuration to run with, whole, by the formula's contract. Left out: that of the reactor.",
+          example: exampleReactor.configuration,
+        }),
+      args: argsField,
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'TestReactorRequest', description: 'A draft of a reactor to run.' })
+  .nullish();
+
+const logLevels = ['debug', 'log', 'info', 'warn', 'error'];
+
+const reactResponse = z
+  .object({
+    tokens: z
+      .any()
+      .optional()
+      .meta({
+        description: 'The tokens of what the code returned under `tokenize`, as POST /tokenize returns them.',
+        examples: [GENERIC_TOKEN_ID],
+      }),
+
+    raw: z
+      .any()
+      .optional()
+      .meta({
+        description: 'What the code returned under `raw`: any JSON.',
+        examples: [{ shop: 'example-shop', last4: '4242' }],
+      }),
+
+    logs: z
+      .array(
+        z
+          .object({
+            level: z.enum(logLevels).meta({
+              description: 'The function of the console that wrote the line.',
+              'x-extensible-enum': logLevels,
+              example: 'log',
+            }),
+            text: z.string().meta({ description: 'The text that the code wrote.', example: 'charging example-shop' }),
+          })
+          .meta({ id: 'CodeLogLine', description: 'A line that code wrote to its console.' }),
+      )
+      .optional()
+      .meta({
+        description:
+          'What the code wrote to its console, with digits masked that look like a card number. Only on a development server.',
+      }),
+  })
+  .meta({ id: 'ReactorResponse', description: 'The result of the code, without what it did not return.' });
+
+/** Errors that the code throws have statuses of their own. */
+const reactFailures = [...bodyFailures, 404, 408] as const;
+const { SHOP } = exampleReactor.configuration;
+
+const reactExamples: { request: Examples; response: Examples } = {
+  request: {
+    card: { summary: 'The value of a card as an argument', value: { args: { card: `{{ ${CARD_TOKEN_ID} }}` } } },
+  },
+
+  response: {
+    card: { summary: 'The last digits of the card', value: { raw: { shop: SHOP, last4: '4242' } } },
+  },
+};
+
+const testExamples: { request: Examples; response: Examples } = {
+  request: {
+    card: {
+      summary: 'A sample value in place of a token',
+      value: { code: exampleReactor.formula.code, args: { card: { number: '4242424242424242' } } },
+    },
+  },
+  response: reactExamples.response,
+};
+
+// Runs a draft of a reactor's code or configuration without deploying it. Everything else is as in an invocation.
+
+/** As the version of its run. */
+const DRAFT = 'draft';
+
+type Trial = {
+  /** Undefined for the deployed code. */
+  code?: string | undefined;
+  /** Not checked yet. Undefined for that of the reactor. */
+  configuration?: Record<string, unknown> | undefined;
+  args?: Json | undefined;
+};
+
+/** The code acts with the permissions of the application: whoever chooses the code must hold all of them, as to deploy it. */
+const checkApplicationOf = async (
+  ctx: ReactorsContext,
+  work: Work,
+  { application_id }: ReactorForRun,
+): Promise<void> => {
+  if (application_id === undefined) return;
+  const caller = await ctx.callers.findCallerOfApplication(work, application_id);
+  if (!caller) return;
+  const { permissions, rules, allowed_hosts, limits } = caller;
+  checkGrants(work, { permissions, rules, allowed_hosts, limits, application_id });
+};
+
+/**
+ * The permission for the values in `args` is token:use, as in an invocation.
+ * @throws forbidden for what the application holds and the caller does not; invalidInput for a configuration that does not fit;
+ * unprocessable for code that does not compile; as invokeReactor.
+ */
+const testReactor = (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  { code, configuration, args }: Trial,
+  signal?: AbortSignal,
+): Promise<ReactResult | CodeResponse> => {
+  const prepare = async (reactor: ReactorForRun): Promise<ReactorForRun> => {
+    await checkApplicationOf(ctx, work, reactor);
+    const { formula } = reactor;
+    const parsed = configuration && parseConfiguration(configuration, id, formula);
+    if (code !== undefined) await checkFormulaCode(ctx, work, code);
+    const tried = { code: code ?? formula.code, configuration: parsed ?? reactor.configuration };
+    // An executor keeps compiled code by its version.
+    const version = `${DRAFT} ${uuidOfName(JSON.stringify(tried))}`;
+    return { ...reactor, formula: { ...formula, code: tried.code, version }, configuration: tried.configuration };
+  };
+  return runReactor(ctx, work, id, { args, signal, draft: { version: DRAFT, prepare } });
+};
 
 /** The result, or the response that the code made. A browser that opens the response runs no script of it. */
 const sendResult = (reply: FastifyReply, made: ReactResult | CodeResponse) =>

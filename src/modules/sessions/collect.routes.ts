@@ -1,9 +1,12 @@
 // GET and POST /collect/:secret: a page of the vault that collects data without a script, and leads back to the merchant.
 import type { FastifyReply, FastifyRequest } from 'fastify';
+import { html, type Html } from '../../platform/http/html.ts';
+import { fieldOf, formOf, pageOf, sendPage } from '../../platform/http/pages.ts';
+import { type Field, fieldsOf, readCode, readForm } from './collect-form.ts';
+import { findPageSessionBeforeCaller, type PageSession } from './rows.ts';
 import { sessionPageDigest } from '../../platform/crypto/digest.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { originFor } from '../access/authenticate.ts';
 import { createFailureCount } from '../access/failures.ts';
@@ -11,10 +14,57 @@ import { Work } from '../access/work.ts';
 import { createToken } from '../tokens/create-tokens.ts';
 import { findTokenType } from '../tokens/token-types.ts';
 import { codeLengthOf, collectCode, findCard, type OpenedCard, showLastFour } from '../tokens/security-codes.ts';
-import { fieldsOf, readCode, readForm } from './collect-form.ts';
-import { collectPage, deadCollectPage } from './collect.page.ts';
 import type { SessionsContext } from './context.ts';
-import { findPageSessionBeforeCaller, type PageSession } from './rows.ts';
+
+// The page that collects data without a script: the form, and a page for addresses that do not work.
+
+const inputOf = ({ name, label, hint, autocomplete, inputmode }: Field, problem: string | undefined): Html => {
+  const described =
+    problem === undefined ? undefined : html` aria-invalid="true" aria-describedby="${name}-problem" autofocus`;
+  const shown = problem === undefined ? undefined : html`<span class="problem" id="${name}-problem">${problem}</span>`;
+  return html`<label>${label}${hint !== undefined && html`<small>${hint}</small>`}<input name="${name}" required autocomplete="${autocomplete}" inputmode="${inputmode}" maxlength="1000"${described}>${shown}</label>`;
+};
+
+/**
+ * @param lastFour of the card whose security code is asked for, where the merchant may see them.
+ * The form posts to the URL of the page itself, so that the page does not contain the secret. What was typed is not sent back:
+ * a page with a card number would stay in the browser's cache and history.
+ */
+const collectPage = (
+  { types, tenant_name, token_id }: PageSession,
+  problems: Record<string, string>,
+  lastFour?: string,
+): string => {
+  const ofCard = lastFour === undefined ? 'your card' : `your card that ends with ${lastFour}`;
+  const asked =
+    token_id === null
+      ? html`<p>${tenant_name} asks for these. They are stored encrypted, and ${tenant_name} gets a token in their place.</p>`
+      : html`<p>${tenant_name} asks for the security code of ${ofCard}. It is stored encrypted, and only for a short time.</p>`;
+  const heading = token_id === null ? (types[0] === 'card' ? 'Card details' : 'Details') : 'Security code';
+  return pageOf({
+    title: 'Payment details',
+    width: 'narrow',
+    hasNoScript: true,
+    main: html`<h1>${heading}</h1>
+${asked}
+${Object.keys(problems).length > 0 && html`<div class="notice bad" role="alert">Something is not right. Type it again.</div>`}
+<form method="post" class="card">
+${fieldsOf(types[0] ?? '').map((field) => inputOf(field, problems[field.name]))}
+<button>Continue</button>
+</form>`,
+  });
+};
+
+/** The same for every address that does not work. */
+const deadCollectPage = (trace_id: string): string =>
+  pageOf({
+    title: 'Page no longer valid',
+    width: 'narrow',
+    hasNoScript: true,
+    main: html`<h1>This page is no longer valid</h1>
+<p>It was used, or its time is over. Go back to the shop and try again.</p>
+<p class="quiet">Trace <code>${trace_id}</code></p>`,
+  });
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 

@@ -1,11 +1,25 @@
 // Routes below /test, for tests in any language: the clock, further tenants, and the fake processor. Only with TEST_ENDPOINTS.
+import { z } from 'zod';
+import { optional } from '../../platform/base/optional.ts';
+import { nameSchema } from '../access/names.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import type { PeopleContext } from '../people/context.ts';
 import { createTenant } from '../people/bootstrap.ts';
 import { sweep } from '../tokens/sweep.ts';
 import { type Processor, startProcessor } from './processor.ts';
-import { clockChange, newTenant } from './testing.schema.ts';
+
+const UNITS_MS = { s: 1_000, m: 60_000, h: 3_600_000, d: 86_400_000 } as const;
+
+/** A time as tests write it, such as `90s`, `15m`, `1h` or `30d`, in milliseconds. */
+const advance = z
+  .string()
+  .regex(/^[1-9]\d{0,8}[smhd]$/, 'must be a time such as 90s, 15m, 1h or 30d')
+  .transform((text) => Number.parseInt(text, 10) * UNITS_MS[text.at(-1) as keyof typeof UNITS_MS]);
+
+const clockChange = z.object({ advance });
+
+const newTenant = z.object({ name: optional(nameSchema) });
 
 /** A page of another site cannot send a key: without one, any page in a browser on this machine could change the clock. */
 const config = { permission: 'tenant:update' } as const;

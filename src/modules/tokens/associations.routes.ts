@@ -1,15 +1,44 @@
-// Routes of the links between a parent token and its children.
+// Routes and schemas of the links between a parent token and its children.
+import { z } from 'zod';
+import { onlyPage } from '../../platform/http/list-parameters.ts';
+import { bodyFailures, commonFailures, type Examples, failures, noContent } from '../../platform/http/schemas.ts';
+import { metadataFilter, metadataOf, tokenIdParam, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
+import { cardToken, GENERIC_TOKEN_ID } from './token-examples.ts';
 import type { TokensContext } from './context.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
 import { pageOf } from '../../platform/base/pagination.ts';
-import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
-import { metadataFilter, metadataOf, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
 import { createTokenBody } from './token-request.schema.ts';
 import { associateTokens, dissociateTokens, listChildren } from './associations.ts';
 import { createToken } from './create-tokens.ts';
-import { associationParams, childExamples, childrenExamples, parentParams } from './associations.schema.ts';
+
+const parent_id = tokenIdParam.meta({ description: 'The id of the parent.', example: GENERIC_TOKEN_ID });
+
+const parentParams = z.object({ parent_id });
+
+const associationParams = z.object({
+  parent_id,
+  child_id: tokenIdParam.meta({ description: 'The id of the child.', example: cardToken.id }),
+});
+
+const childExamples: { request: Examples; response: Examples } = {
+  request: {
+    card: {
+      summary: 'A card of a customer',
+      value: {
+        type: 'card',
+        data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 },
+        metadata: cardToken.metadata,
+      },
+    },
+  },
+  response: { card: { summary: 'A card of a customer', value: cardToken } },
+};
+
+const childrenExamples: { response: Examples } = {
+  response: { page: { summary: 'A page', value: { pagination: onlyPage(1), data: [cardToken] } } },
+};
 
 const tags = ['Token associations'];
 

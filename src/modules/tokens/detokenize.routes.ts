@@ -1,23 +1,68 @@
 // POST /detokenize: replaces expressions in JSON by the values of tokens.
+import { z } from 'zod';
+import { CARD_TOKEN_ID, commonFailures, type Examples, failures } from '../../platform/http/schemas.ts';
+import { partialResult } from './partial.schema.ts';
+import { GENERIC_TOKEN_ID } from './token-examples.ts';
 import type { TokensContext } from './context.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
-import { commonFailures, failures } from '../../platform/http/schemas.ts';
 import { isPartial } from '../access/partial-requests.ts';
 import { detokenize } from './detokenize.ts';
 import { detokenizePartly } from './detokenize-partly.ts';
 import { EXPRESSION_TOKENS_MAX } from './expressions/expansion.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from './expressions/template.ts';
 import type { Json } from '../../platform/json/json.ts';
-import {
-  detokenizeExamples,
-  detokenizeRequest,
-  detokenizeResult,
-  partialDetokenizeExamples,
-  partialDetokenizeResult,
-} from './detokenize.schema.ts';
+
+// Request and response schemas of POST /detokenize. The body is any JSON; detokenize.ts validates it.
+
+const detokenizeRequest = z.any().meta({
+  id: 'DetokenizeRequest',
+  description: 'Any JSON with expressions in its strings. Keys are not evaluated.',
+});
+
+const detokenizeResult = z.any().meta({
+  id: 'DetokenizeResult',
+  description: 'The structure of the request, with values in place of expressions.',
+});
+
+const partialDetokenizeResult = partialResult(detokenizeResult, {
+  id: 'PartialDetokenizeResult',
+  description: 'A batch that was done in part.',
+});
+
+/** One token of two is gone. */
+const partialDetokenizeExamples: Examples = {
+  composite: {
+    summary: 'The token of the card was deleted',
+    value: {
+      data: { name: 'Ada Lovelace', number: null, note: 'not an expression' },
+      errors: { number: [`must refer to tokens that exist: ${CARD_TOKEN_ID}`] },
+      codes: { number: ['not_found'] },
+      errors_total: 1,
+    },
+  },
+};
+
+const detokenizeExamples: { request: Examples; response: Examples } = {
+  request: {
+    composite: {
+      summary: 'Values in a structure',
+      value: {
+        name: `{{ ${GENERIC_TOKEN_ID} }}`,
+        number: `{{ ${CARD_TOKEN_ID} | json: '$.number' }}`,
+        note: 'not an expression',
+      },
+    },
+  },
+  response: {
+    composite: {
+      summary: 'Values in a structure',
+      value: { name: 'Ada Lovelace', number: 'XXXXXXXXXXXX4242', note: 'not an expression' },
+    },
+  },
+};
 
 export const detokenizeRoutes = (app: App, ctx: TokensContext): void => {
   app.post(

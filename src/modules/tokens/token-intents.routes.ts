@@ -1,11 +1,94 @@
-// Routes of /token-intents.
+// Routes and schemas of /token-intents.
+import { z } from 'zod';
+import {
+  bodyFailures,
+  CARD_TOKEN_ID,
+  commonFailures,
+  created,
+  date,
+  type Examples,
+  failures,
+  noContent,
+  TENANT_ID,
+  uuid,
+} from '../../platform/http/schemas.ts';
+import { newIntentId } from '../access/token-id.ts';
+import { cardDetails } from './card-details.ts';
+import { cardToken } from './token-examples.ts';
+import { tokenTypeNames } from './token-types.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { bodyFailures, commonFailures, failures, noContent } from '../../platform/http/schemas.ts';
 import { workOf } from '../access/authenticate.ts';
 import type { TokensContext } from './context.ts';
 import { createIntent, deleteIntent, getIntent, INTENT_HOURS } from './token-intents.ts';
-import { intentExamples, intentIdParams, intentRecord, newIntent, newIntentExamples } from './token-intents.schema.ts';
+
+// Schemas of /token-intents. token-request.ts validates the data.
+
+const EXAMPLE_ID = newIntentId(CARD_TOKEN_ID);
+const EXPIRES_AT = '2026-11-20T10:00:00.000Z';
+
+const badType = `must be one of ${tokenTypeNames.join(', ')}`;
+
+const newIntent = z
+  .object(
+    {
+      type: z.enum(tokenTypeNames, badType).meta({
+        description: 'The type of the token.',
+        'x-extensible-enum': tokenTypeNames,
+        example: 'card',
+      }),
+      data: z
+        .any()
+        .meta({ description: 'The data, in the form of its type.', example: { number: '4242424242424242' } }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'CreateTokenIntentRequest', description: 'Data to keep for a day.' });
+
+const intentRecord = z
+  .object({
+    id: z.string().meta({ description: 'The id of the token intent. It begins with `intent-`.', example: EXAMPLE_ID }),
+    tenant_id: uuid('The tenant that owns it. Left out for public keys.', TENANT_ID).optional(),
+    type: z.string().optional().meta({
+      description: 'The type of the token.',
+      'x-extensible-enum': tokenTypeNames,
+      example: 'card',
+    }),
+    card: cardDetails.optional().meta({ description: 'Of a card: what is known of it.' }),
+    expires_at: date('The time from which it cannot be read or used.').optional(),
+    created_by: uuid('Who created it. Left out for public keys.', created.created_by).optional(),
+    created_at: date('When it was created. Left out for public keys.').optional(),
+  })
+  .meta({ id: 'TokenIntent', description: 'A token for a day, without its data.' });
+
+const intentIdParams = z.object({
+  id: z.string().meta({ description: 'The id of a token intent.', example: EXAMPLE_ID }),
+});
+
+const summary = 'A card that is not kept yet';
+const shown = {
+  id: EXAMPLE_ID,
+  tenant_id: TENANT_ID,
+  type: 'card',
+  card: cardToken.card,
+  expires_at: EXPIRES_AT,
+  ...created,
+};
+
+const newIntentExamples: { request: Examples; response: Examples } = {
+  request: {
+    card: {
+      summary,
+      value: {
+        type: 'card',
+        data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '123' },
+      },
+    },
+  },
+  response: { card: { summary, value: shown } },
+};
+
+const intentExamples: { response: Examples } = { response: { card: { summary, value: shown } } };
 
 const ALL = '/token-intents';
 const ONE = `${ALL}/:id`;

@@ -121,7 +121,7 @@ describe('the filter', () => {
     expect(tokensOn(await show({ entity_id: card, entity_type: 'card' }))).toEqual([card]);
     const none = await show({ entity_id: note, entity_type: 'card' });
     expect(rowsOf(none)).toEqual([]);
-    expect(textOf(none)).toContain('No entry matches the filter.');
+    expect(textOf(none)).toContain('No entries match.');
     expect(none).toContain('<option value="card" selected>Card</option>');
   });
 

@@ -57,7 +57,7 @@ describe('The page of people', () => {
     expect(rows.filter((row) => row.includes('>you<')).map((row) => row.includes(member.email))).toEqual([true]);
     const theirs = (await stranger.get(PATH)).text;
     for (const each of [member.email, email]) expect(theirs).not.toContain(each);
-    expect(textOf(theirs)).toContain('There are no invitations.');
+    expect(textOf(theirs)).toContain('No invitations.');
   });
 
   test('shows hostile names and addresses as text', async () => {

@@ -74,7 +74,7 @@ describe('The list of reactors', () => {
   test('is filtered by name, with stars, and has pages', async () => {
     const tenant = await server.newTenant();
     const browser = await server.signIn({ tenant });
-    expect(textOf((await browser.get('/console/reactors')).text)).toContain('There is no reactor yet.');
+    expect(textOf((await browser.get('/console/reactors')).text)).toContain('No reactors yet.');
     const { formula_id } = await makeReactor(server, { code: codeOf('return {};'), key: tenant.api_key });
     for (let count = 0; count < 21; count += 1)
       await server.request('POST', '/reactors', {
@@ -86,9 +86,7 @@ describe('The list of reactors', () => {
     const second = names((await browser.get('/console/reactors?name=Shop*&page=2')).text);
     expect([first.length, second]).toEqual([20, ['Shop 0']]);
     expect(names((await browser.get('/console/reactors?name=Shop+20')).text)).toEqual(['Shop 20']);
-    expect(textOf((await browser.get('/console/reactors?name=nothing')).text)).toContain(
-      'No reactor has a matching name.',
-    );
+    expect(textOf((await browser.get('/console/reactors?name=nothing')).text)).toContain('No reactors match.');
   });
 });
 

@@ -212,7 +212,7 @@ describe('the list', () => {
     expect(await find(entry)).toEqual([card.id, note.id].toSorted());
     expect(await find({ ...entry, type: 'token' })).toEqual([note.id]);
     expect(await find({ ...entry, id: plain.id })).toEqual([]);
-    expect(textOf((await member.get('/console/tokens?type=bank')).text)).toContain('No token matches the filter.');
+    expect(textOf((await member.get('/console/tokens?type=bank')).text)).toContain('No tokens match.');
   });
 
   test('says what is wrong with a filter beside it, and of a cursor that is none', async () => {
@@ -236,7 +236,7 @@ describe('the list', () => {
 
   test('says where tokens come from while there are none', async () => {
     const member = await server.signIn({ tenant: await server.newTenant() });
-    expect(textOf((await member.get('/console/tokens')).text)).toContain('There are no tokens yet.');
+    expect(textOf((await member.get('/console/tokens')).text)).toContain('No tokens yet.');
   });
 
   test('shows fewer where its tokens are too large for one answer', async () => {
@@ -287,7 +287,7 @@ describe('a search', () => {
     }
     for (const query of ['0000', other.id.slice(0, 10)]) {
       const { status, text } = await search({ query }, member);
-      expect([status, textOf(text).includes('The search finds no token.')], query).toEqual([200, true]);
+      expect([status, textOf(text).includes('No tokens match.')], query).toEqual([200, true]);
     }
   });
 

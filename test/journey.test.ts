@@ -131,12 +131,12 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await grace.picture('reactors');
     await grace.page.getByRole('link', { name: 'Charge a card' }).click();
     await grace.page.waitForURL(`**/console/reactors/${reactor_id}`);
-    await grace.page.getByLabel('Args').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 1999 }, null, 2));
+    await grace.page.getByLabel('Arguments').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 1999 }, null, 2));
     await grace.page.getByRole('button', { name: 'Run', exact: true }).click();
     await grace.page.getByText('"last4": "4242"').waitFor();
     await grace.picture('reactor');
 
-    await grace.page.getByLabel('Args').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 0 }, null, 2));
+    await grace.page.getByLabel('Arguments').fill(JSON.stringify({ card: `{{ ${card_id} }}`, amount: 0 }, null, 2));
     await grace.page.getByRole('button', { name: 'Run', exact: true }).click();
     await grace.page.getByText('nothing to charge', { exact: true }).waitFor();
     expect(await grace.page.locator('.gutter .marked').textContent()).toBe('3\n');
@@ -182,7 +182,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
   test('a draft is tested, and a bad deploy is undone in two clicks', async () => {
     const { page } = grace;
     await page.goto(`/console/reactors/${reactor_id}`);
-    await page.getByLabel('Args').fill('{ "card": { "number": "4242424242424242" }, "amount": 1 }');
+    await page.getByLabel('Arguments').fill('{ "card": { "number": "4242424242424242" }, "amount": 1 }');
     await page
       .getByLabel('Code', { exact: true })
       .fill('module.exports = ({ args }) => {\n  return args.cart.number;\n};');

@@ -21,8 +21,8 @@ export const linesOf = (typed: string): string => typed.replaceAll('\r\n', '\n')
 /** The content of a textarea. The line end before it is the one that browsers drop. */
 export const typedText = (text: string): Html => html`\n${text}`;
 
-/** The API's sentences continue the name of a field. */
-const whole = (sentence: string): string => sentence.replace(/^must /, 'It must ');
+/** The API's sentences continue the name of a field, some without a full stop. */
+const whole = (sentence: string): string => sentence.replace(/^must /, 'It must ').replace(/[^.!?]$/u, '$&.');
 
 /** The error text of a field; `id` is what its aria-describedby names. */
 export const fieldProblem = (id: string, sentences: readonly string[]): Html | undefined =>

@@ -26,7 +26,7 @@ export const stepsCard = async (visit: Visit): Promise<Html | undefined> => {
   const invites = may(session, 'tenant:invitation:create');
   const steps = [
     step(done.token, 'Store a token', '#store'),
-    step(done.key, 'Make a key for your server', '/console/applications/new'),
+    step(done.key, 'Create a key for your server', '/console/applications/new'),
     step(done.run, 'Use it: in a reactor or through a proxy', '/console/reactors'),
     ...(invites ? [step(done.people, 'Invite someone', '/console/people')] : []),
   ];

@@ -25,6 +25,10 @@ export type LogEntry = {
 
 const kinds: Record<string, 'good' | 'bad' | 'warn'> = { create: 'good', update: 'warn', delete: 'bad' };
 
+/** What members do without a key is a sign-in, a sign-out or a second factor: the message says which. */
+const operationBadge = ({ operation, entity_type }: LogEntry): Html =>
+  badge(operation === 'use' && entity_type === 'tenant_member' ? 'sign-in' : operation, kinds[operation]);
+
 /** Entries without an actor id are by the operator or by the server itself. */
 const actorLine = ({ actor_id, actor_type, actor_name: name }: LogEntry): HtmlValue => {
   if (actor_id === undefined) return actor_type === 'operator' ? 'Operator' : 'System';
@@ -54,10 +58,10 @@ const messageLine = ({ message, outcome }: LogEntry): Html =>
 /** @param displayNames of entity types. */
 export const logTable = (entries: readonly LogEntry[], displayNames: ReadonlyMap<string, string>): Html =>
   recordsTable<LogEntry>('Log', entries, [
-    { label: 'Time', cell: ({ created_at }) => time(created_at) },
-    { label: 'Actor', cell: actorLine },
-    { label: 'Operation', cell: ({ operation }) => badge(operation, kinds[operation]) },
-    { label: 'Entity', cell: (entry) => entityLine(entry, displayNames) },
+    { label: 'When', cell: ({ created_at }) => time(created_at) },
+    { label: 'Who', cell: actorLine },
+    { label: 'Operation', cell: operationBadge },
+    { label: 'What', cell: (entry) => entityLine(entry, displayNames) },
     { label: 'Message', cell: messageLine },
     { label: 'Value', cell: ({ disclosure }) => disclosure !== 'none' && badge(disclosure) },
     { label: 'Sent to', cell: ({ destination_host }) => destination_host ?? '' },

@@ -54,14 +54,14 @@ const filterForm = (filter: Filter, types: readonly EntityType[], problems: Fiel
       (value) => html`<option value="${value}"${attribute('selected', value === filter[name])}>${value}</option>`,
     )}</select>${problemOf(name, problems)}</label>`;
   const isFiltered = filterNames.some((name) => filter[name] !== '');
-  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by entity, actor, operation or time</summary>
+  return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by what, who, operation or time</summary>
 <form action="${PATH}"><div class="filters even">
-<label>Kind of entity<select name="entity_type"${invalidAttributesOf('entity_type', problems)}><option value="">All</option>${types.map(
+<label>What<select name="entity_type"${invalidAttributesOf('entity_type', problems)}><option value="">All</option>${types.map(
     ({ display_name, value }) =>
       html`<option value="${value}"${attribute('selected', value === filter.entity_type)}>${display_name}</option>`,
   )}</select>${problemOf('entity_type', problems)}</label>
-${field({ name: 'entity_id', label: 'Id of the entity', value: filter.entity_id, problems })}
-${field({ name: 'actor_id', label: 'Id of the actor', value: filter.actor_id, problems })}
+${field({ name: 'entity_id', label: 'Id of what', value: filter.entity_id, problems })}
+${field({ name: 'actor_id', label: 'Id of who', value: filter.actor_id, problems })}
 ${choice('operation', 'Operation', operations)}
 ${choice('outcome', 'Outcome', outcomes)}
 ${choice('disclosure', 'Value', disclosures)}
@@ -89,7 +89,7 @@ export const logsPages = (console: Console): void => {
     const main = html`<h1>Logs</h1>
 ${filterForm(filter, entityTypes, problems)}
 ${otherProblems(problems, filterNames)}
-${page && (page.data.length > 0 ? logTable(page.data, displayNames) : empty('No entry matches the filter.'))}
+${page && (page.data.length > 0 ? logTable(page.data, displayNames) : empty('No entries match.'))}
 ${cursorPager(PATH, filter, { start, page })}`;
     return { status: statusOf(listed), page: consolePage(visit.session, { title: 'Logs', section: 'Logs', main }) };
   };

@@ -53,12 +53,12 @@ export const passkeysTable = (visit: Visit, passkeys: readonly ListedPasskey[], 
 /** Asks for a name and the password before a passkey is made. */
 export const passkeyStart = (visit: Visit, problems: PasskeyProblems, count: number): Html => {
   if (!passkeyPlaceOf(visit.ctx.config, visit.request.host))
-    return html`<section class="card"><h2>Add a passkey</h2><p class="quiet">Passkeys work at the public address of this vault, by https, or at http://localhost. The operator sets it by PUBLIC_URL.</p></section>`;
+    return html`<section class="card"><h2>Add a passkey</h2><p class="quiet">Passkeys work at the public address of this vault over https, or at http://localhost. The operator sets the address by PUBLIC_URL.</p></section>`;
   if (count >= PASSKEYS_MAX)
     return html`<section class="card"><h2>Add a passkey</h2><p class="quiet">You have ${PASSKEYS_MAX} passkeys, as many as possible.</p></section>`;
   const [name, password] = [listed(problems.nameProblem), listed(problems.passwordProblem)];
   return html`<form method="post" action="${PASSKEYS_PATH}/new" class="card"><h2>Add a passkey</h2>${csrfField(visit.session)}
-<p>A passkey is kept by this device, a phone, a password manager or a security key. It works on the true pages of this vault only, so a false page cannot use it.</p>
+<p>A passkey is kept by this device, a phone, a password manager or a security key. It only works on this site, so a phishing page cannot use it.</p>
 <label>Name of the passkey<small>Such as the device that keeps it.</small>
 <input name="name" value="${problems.name}" required maxlength="${PASSKEY_NAME_LENGTH_MAX}" autocomplete="off"${invalidAttributes('passkey-name-problem', name)}>${fieldProblem('passkey-name-problem', name)}</label>
 ${passwordField(visit, 'passkey-password-problem', password)}

@@ -24,7 +24,7 @@ const askPage = pageOf({
   width: 'narrow',
   main: html`${brand}
 <h1>Reset your password</h1>
-<p>You get a mail with a link, by which you choose a new password.</p>
+<p>We e-mail a link, by which you choose a new password.</p>
 <form method="post" action="${FORGOTTEN_PATH}" class="card">
 <label>E-mail address<input name="email" required maxlength="320" inputmode="email" autocapitalize="none" spellcheck="false" autocomplete="username"${attribute('autofocus', true)}></label>
 <button>Send the mail</button>
@@ -34,10 +34,10 @@ const askPage = pageOf({
 
 /** The same for every address. */
 const askedPage = pageOf({
-  title: 'Look into your mailbox',
+  title: 'Check your e-mail',
   width: 'narrow',
   main: html`${brand}
-<h1>Look into your mailbox</h1>
+<h1>Check your e-mail</h1>
 <p>If the password of this address can be reset by mail, a mail is on its way. Its link works for 30 minutes. Only the newest one works, and you can ask for three an hour.</p>
 <p>No mail is sent where a tenant of yours requires a second factor and you have not set one up, nor where you sign in by single sign-on alone. Ask an administrator of your tenant or the operator of this vault then.</p>
 <p class="quiet"><a href="${SIGN_IN_PATH}">Back to sign in</a></p>`,

@@ -48,12 +48,12 @@ const done: ReadonlyMap<string, string> = new Map([
   ['resent', 'A new link was sent. Earlier links of this invitation no longer work.'],
   ['deleted', 'The invitation was deleted. Its links no longer work.'],
   ['removed', 'The member was removed.'],
-  ['role', 'The role was changed. It holds at once.'],
+  ['role', 'The role was changed. Takes effect now.'],
   [
     'second-factor',
     'The second factor was reset. The member signs in with the password alone, until they add a device.',
   ],
-  ['required', 'Whether members need a second factor was changed. It holds at once.'],
+  ['required', 'The setting was changed. Takes effect now.'],
   ['password', 'Your password was changed. Your other sessions were signed out.'],
 ]);
 
@@ -72,7 +72,7 @@ const removal = (visit: Visit, member: Member): Html => {
     summary: isSelf ? 'Leave' : 'Remove',
     question: isSelf
       ? `You lose all access to ${visit.session.tenant_name}, and are signed out.`
-      : `They lose all access to ${visit.session.tenant_name} at once. What they created stays.`,
+      : `They lose all access to ${visit.session.tenant_name} now. What they created stays.`,
     button: isSelf ? `Leave ${visit.session.tenant_name}` : `Remove ${nameOf(member) || 'this member'}`,
   });
 };
@@ -143,7 +143,7 @@ const inviteForm = ({ session }: Visit, refusal: Refusal | undefined): Html => {
 <label>E-mail address<input type="email" name="email" value="${refusal?.email}" required autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('email-problem', emailProblems)}>${fieldProblem('email-problem', emailProblems)}</label>
 <label>Role<select name="role">${roleOptions(refusal?.role ?? DEFAULT_ROLE)}</select></label>
 <p class="hint">${givenRoles.map((role) => html`<strong>${role}</strong>: ${describeRole(role)}. `)}</p>
-<p class="hint">They get a link by mail, which works once, within ${INVITATION_HOURS} hours.</p>
+<p class="hint">We e-mail a link. It works once and expires in ${INVITATION_HOURS} hours.</p>
 <button>Invite</button></form>`;
 };
 
@@ -181,11 +181,11 @@ ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal
 ${inviteForm(visit, refusal)}
 ${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a> · <a href="/console/people/second-factor">Second factor</a></p>`}
 <h2>Members</h2>
-${members.data.length === 0 ? empty('There are no members on this page.') : membersTable(visit, members.data)}
+${members.data.length === 0 ? empty('No members on this page.') : membersTable(visit, members.data)}
 ${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}
 ${pagerOf(members.pagination, { path: PATH, parameters, label: 'Pages of members' })}
 <h2>Invitations</h2>
-${invitations.data.length === 0 ? empty('There are no invitations.') : invitationsTable(visit, invitations.data)}
+${invitations.data.length === 0 ? empty('No invitations.') : invitationsTable(visit, invitations.data)}
 ${pagerOf(invitations.pagination, { path: PATH, parameters, name: 'invitations_page', label: 'Pages of invitations' })}`,
   });
 };

@@ -45,13 +45,13 @@ const testCard = (session: Session, editor: Editor): Html | undefined => {
   const { canTest, canRun } = rightsOf(session, editor);
   if (!canTest && !canRun) return undefined;
   return html`<section class="card">
-<h2><label for="args">Args</label></h2>
+<h2><label for="args">Arguments</label></h2>
 ${codeArea({ name: 'args', text: args, line: argsLine, problems: argsProblems(problems), isShort: true })}
 <p class="hint">JSON. A text such as <code>"{{ token id }}"</code> becomes the value of the token: the whole card for the id of a card. Plain samples work too. Nothing that you type here is kept.</p>
 ${parametersList(reactor.formula)}
 <div class="actions">${canTest && html`<button name="do" value="test" class="second" data-main>Test draft</button>`}
 ${canRun && html`<button name="do" value="run" class="second">Run</button>`}</div>
-<p class="hint">${canTest && 'Test draft runs the code as typed, without deploying it. Deploy takes effect at once. '}Run runs the deployed code. Its calls have their effects.</p>
+<p class="hint">${canTest && 'Test draft runs the code as typed, without deploying it. Deploy takes effect now. '}Run runs the deployed code. Its calls have their effects.</p>
 </section>`;
 };
 

@@ -134,7 +134,7 @@ export const runReactor = async (visit: Visit, editor: Editor, isDraft: boolean)
   if (refusal)
     return {
       ...editor,
-      problems: new Map([['args', [`The args ${refusal.sentence}. Nothing was run.`]]]),
+      problems: new Map([['args', [`The arguments ${refusal.sentence}. Nothing was run.`]]]),
       argsLine: refusal.line,
     };
   const answer = await invoke(visit, editor, isDraft);

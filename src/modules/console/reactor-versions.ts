@@ -40,7 +40,7 @@ const authorOf = ({ created_by }: Version, names: Versions['names']): Html =>
 
 const restoreForm = (visit: Visit, reactor_id: string, number: number, next: number): Html =>
   html`<details class="confirm calm"><summary>Restore<span class="unseen"> version ${number}</span></summary>
-<p>Deploys the code of version ${number} as version ${next}. All reactors of the formula run it at once.</p>
+<p>Deploys the code of version ${number} as version ${next}. All reactors of the formula run it from now on.</p>
 <form method="post" action="/console/reactors/${reactor_id}/restore">${csrfField(visit.session)}<input type="hidden" name="number" value="${number}"><button class="small">Restore version ${number}</button></form></details>`;
 
 export const versionsCard = (visit: Visit, reactor_id: string, versions: Versions): Html | undefined => {

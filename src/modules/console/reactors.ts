@@ -55,7 +55,7 @@ ${csrfField(visit.session)}
 
 const listPage = async (visit: Visit, above?: { problems: Html; name: string }): Promise<string> => {
   const { name, data, pagination } = await readNamedPage<Reactor>(visit, '/reactors');
-  const nothing = name === '' ? 'There is no reactor yet.' : 'No reactor has a matching name.';
+  const nothing = name === '' ? 'No reactors yet.' : 'No reactors match.';
   return consolePage(visit.session, {
     title: 'Reactors',
     section: 'Reactors',

@@ -35,7 +35,7 @@ const codePage = async (visit: Visit, next: string, refusal?: { code?: string; p
     main: html`${brand}
 <h1>${title}</h1>
 ${problem !== undefined && html`<div class="notice bad" role="alert" id="refused">${problem}</div>`}
-${session.pending === undefined && html`<p>What you asked for needs a second factor that you gave in the last ten minutes. Then do it again: nothing was changed yet.</p>`}
+${session.pending === undefined && html`<p>This needs a second factor of the last ten minutes. Nothing was changed yet: give it, then do it again.</p>`}
 ${
   options !== undefined &&
   passkeyForm(session, {

@@ -66,15 +66,18 @@ const navOf = (session: Session, current: Section): Html =>
 const findForm = (session: Session, query: string): Html =>
   html`<form method="post" action="${FIND_PATH}" class="find" role="search" aria-label="Find">${csrfField(session)}<input type="search" name="q" value="${query}" maxlength="${FIND_LENGTH_MAX}" aria-label="Find" placeholder="Find a card by last four, an id, a trace id, a name" autocomplete="off" autocapitalize="off" spellcheck="false" data-find><kbd hidden>/</kbd></form>`;
 
+/** What is done in development is a trial: no one takes one vault for the other. */
+const modeBadge = ({ mode }: Session): Html => badge(mode, mode === 'development' ? 'warn' : undefined);
+
 /** At a desk a bar on the left, on a phone a menu: each hides the other. */
 const headerOf = (
   session: Session,
   current: Section,
   query: string,
 ): Html => html`<a class="skip" href="#main">Skip to the content</a>
-<header class="top"><div class="side"><a href="/console" class="brand">${brandMark} Strongroom</a>
+<header class="top"><div class="side"><a href="/console" class="brand">${brandMark} Strongroom</a>${modeBadge(session)}
 <div class="wide-only">${navOf(session, current)}</div>
-<details class="menu"><summary>Menu</summary>${navOf(session, current)}</details></div>
+<details class="menu"><summary>Menu</summary>${navOf(session, current)}<p data-zone>Times in UTC</p></details></div>
 <div class="bar">${findForm(session, query)}<span class="zone" data-zone>Times in UTC</span>
 <div class="who">${tenantOf(session)}<a href="/console/account"${current === 'Account' && html` aria-current="page"`}>Account</a><form method="post" action="/console/sign-out">${csrfField(session)}<button>Sign out</button></form></div></div></header>`;
 

@@ -110,7 +110,7 @@ const againPage = ({ session }: Visit, next: string): string =>
     width: 'narrow',
     main: html`${brand}
 <h1>Sign in again</h1>
-<p>What you asked for needs a sign-in of the last ten minutes. Then do it again: nothing was changed yet.</p>
+<p>This needs a sign-in of the last ten minutes. Nothing was changed yet: sign in, then do it again.</p>
 <form method="post" action="${SSO_AGAIN_PATH}" class="card">${csrfField(session)}
 <input type="hidden" name="next" value="${next}">
 <button>Continue to your provider</button>

@@ -130,8 +130,8 @@ const showList = async (visit: Visit): Promise<Outcome> => {
     query: '',
     filter,
     none: isFiltering(filter)
-      ? 'No token matches the filter.'
-      : html`<p>There are no tokens yet.</p><p>Applications create them by <code>POST /tokenize</code>${visit.ctx.config.docs && html`: see <a href="/docs">the reference</a>`}.</p>`,
+      ? 'No tokens match.'
+      : html`<p>No tokens yet.</p><p>Applications create them by <code>POST /tokenize</code>${visit.ctx.config.docs && html`: see <a href="/docs">the reference</a>`}.</p>`,
     pager: cursorPager(PATH, filter, { start, page: listed.page }),
     done: visit.query('done') === 'deleted' ? notice('good', 'The token was deleted.') : undefined,
   });
@@ -174,7 +174,7 @@ const search = async (submission: Submission): Promise<Outcome> => {
     listed,
     query,
     filter: noFilter,
-    none: 'The search finds no token.',
+    none: 'No tokens match.',
     pager: html`${pager}<p><a href="${PATH}">All tokens</a></p>`,
   });
 };

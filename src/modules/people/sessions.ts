@@ -1,5 +1,6 @@
 // Sessions of members: found by the secret in a browser's cookie, cached, and ended in every process at once.
 import { allowsAbsentPaths, deduplicates } from '../access/caller-finder.ts';
+import type { Config } from '../../platform/config/config.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
 import { requiresSecondFactor } from '../access/tenants.ts';
@@ -52,6 +53,8 @@ export type MemberIdentity = { tenant_id: string; member_id: string; user_id: st
 export type ProvenMember = MemberIdentity & { password_hash: string };
 
 export type Session = MemberIdentity & {
+  /** Of the server, which every page shows. */
+  mode: Config['mode'];
   tenant_name: string;
   role: Role;
   email: string;
@@ -146,6 +149,7 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   const { tenant_id, tenant_name, member_id, user_id, role, second_factor_at } = row;
   const hasDevice = row.second_factor_since !== null;
   const session: Session = {
+    mode: ctx.config.mode,
     tenant_id,
     tenant_name,
     member_id,

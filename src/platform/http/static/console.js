@@ -90,15 +90,76 @@ for (const copied of navigator.clipboard ? document.querySelectorAll('[data-copy
   else copied.after(' ', button);
 }
 
-/** The key / goes to the box that finds records, from anywhere but a field. */
+/** Keys of one character can be switched off (WCAG 2.1.4). */
+const KEYS_OFF = 'keys-off';
 const find = document.querySelector('input[data-find]');
 find?.nextElementSibling?.removeAttribute('hidden');
+const isTyping = ({ target }) => target instanceof Element && target.closest('input, textarea, select') !== null;
+const isPlain = (event) => !(event.ctrlKey || event.metaKey || event.altKey);
+
+const element = (name, text, ...children) => {
+  const made = document.createElement(name);
+  made.append(text, ...children);
+  return made;
+};
+
+const keys = [
+  ['/', 'Find'],
+  ['?', 'This list'],
+  ['\u2193 \u2191', 'The next or previous row of a list, from Find or a row'],
+  ['Ctrl Enter', 'Send the form of a text area'],
+  ['Escape Tab', 'Leave an editor'],
+];
+
+const showKeys = () => {
+  const isOn = document.createElement('input');
+  isOn.type = 'checkbox';
+  isOn.checked = localStorage.getItem(KEYS_OFF) === null;
+  isOn.addEventListener('change', () =>
+    isOn.checked ? localStorage.removeItem(KEYS_OFF) : localStorage.setItem(KEYS_OFF, 'yes'),
+  );
+  const label = element('label', isOn, ' The keys / and ? are on');
+  label.className = 'check';
+  const form = element('form', label, element('button', 'Close'));
+  form.method = 'dialog';
+  const list = element('dl', '');
+  for (const [key, does] of keys) list.append(element('dt', element('kbd', key)), element('dd', does));
+  const dialog = element('dialog', element('h2', 'Keys'), list, form);
+  dialog.setAttribute('aria-label', 'Keys');
+  dialog.addEventListener('close', () => dialog.remove());
+  document.body.append(dialog);
+  dialog.showModal();
+};
+
+/** The key / goes to the box that finds records, from anywhere but a field, and ? shows all keys. */
+if (find) {
+  const button = element('button', 'Keys');
+  button.type = 'button';
+  button.className = 'keys';
+  button.addEventListener('click', showKeys);
+  find.form.after(button);
+  addEventListener('keydown', (event) => {
+    if (!['/', '?'].includes(event.key) || !isPlain(event) || isTyping(event)) return;
+    if (localStorage.getItem(KEYS_OFF) !== null || document.querySelector('dialog[open]')) return;
+    event.preventDefault();
+    if (event.key === '?') return showKeys();
+    find.focus();
+    find.select();
+    return undefined;
+  });
+}
+
+/** Arrows go from row to row of a list, by the first link of each. */
 addEventListener('keydown', (event) => {
-  if (event.key !== '/' || event.ctrlKey || event.metaKey || event.altKey || !find) return;
-  if (event.target instanceof Element && event.target.closest('input, textarea, select')) return;
+  const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+  if (step === undefined || !isPlain(event) || (isTyping(event) && event.target !== find)) return;
+  const rows = [...document.querySelectorAll('.records tbody tr, .found li')].filter((row) => row.querySelector('a'));
+  const row = event.target.closest('.records tbody tr, .found li');
+  if (event.target !== find && !row) return;
+  const next = rows[rows.indexOf(row) + step];
+  if (!next) return;
   event.preventDefault();
-  find.focus();
-  find.select();
+  next.querySelector('a').focus();
 });
 
 /** The zone of the times above. */

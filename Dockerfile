@@ -14,6 +14,7 @@ COPY bin ./bin
 COPY src ./src
 COPY formulas ./formulas
 COPY packages ./packages
+COPY openapi ./openapi
 COPY release ./release
 # The commit that is built, for `strongroom version`: the build is not sent .git.
 ARG COMMIT

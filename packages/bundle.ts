@@ -1,10 +1,12 @@
-// Bundles the npm packages: this version of the fields library, with the scripts that the server serves, and the package for tests.
+// Bundles the npm packages: this version of the fields library, with the scripts that the server serves, the client for Node, and
+// the package for tests. Writes what clients have from the OpenAPI document.
 // Runs when the project is built.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions } from 'esbuild';
+import { writeNodeApi } from './node/generate.ts';
 
 const packages = dirname(fileURLToPath(import.meta.url));
 const here = join(packages, 'fields');
@@ -27,15 +29,21 @@ const common: BuildOptions = {
 rmSync(served, { recursive: true, force: true });
 mkdirSync(served, { recursive: true });
 const to = (name: string): string => join(served, version, name);
-/** For Node 20 and later, as the server's own entry points. Jest loads CommonJS. */
-const testing: BuildOptions = {
-  absWorkingDir: join(packages, 'testing'),
-  bundle: true,
-  platform: 'node',
-  target: 'node20',
-};
+const document = JSON.parse(readFileSync(join(packages, '../openapi/openapi.json'), 'utf8'));
+mkdirSync(join(packages, 'node/src/generated'), { recursive: true });
+writeFileSync(join(packages, 'node/src/generated/api.ts'), writeNodeApi(document));
+/** For Node 20 and later, as the server's own entry points. */
+const forNode: BuildOptions = { bundle: true, platform: 'node', target: 'node20' };
+const node: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'node'), entryPoints: ['src/strongroom.ts'] };
+const testing: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'testing') };
+const isCommonJs = '{ "type": "commonjs" }\n';
+mkdirSync(join(packages, 'node/dist/cjs'), { recursive: true });
+writeFileSync(join(packages, 'node/dist/cjs/package.json'), isCommonJs);
 await Promise.all([
+  build({ ...node, format: 'esm', outfile: 'dist/strongroom.js' }),
+  build({ ...node, format: 'cjs', outfile: 'dist/cjs/strongroom.js' }),
   build({ ...testing, entryPoints: ['src/testing.ts', 'src/guard.ts'], format: 'esm', outdir: 'dist' }),
+  // Jest loads CommonJS.
   build({
     ...testing,
     entryPoints: ['src/testing.ts'],

@@ -16,6 +16,7 @@ const LOOK_MS = 100;
 
 const inputs = [
   'src',
+  'openapi',
   'packages',
   'prisma',
   'release',
@@ -29,6 +30,8 @@ const outputs = new Set([
   'src/generated',
   'packages/fields/dist',
   'packages/fields-react/dist',
+  'packages/node/dist',
+  'packages/node/src/generated',
   'packages/testing/dist',
 ]);
 

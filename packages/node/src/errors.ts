@@ -1,0 +1,63 @@
+// The error that a request to the vault fails with: a problem of the server, or no answer at all.
+
+/** What is wrong, by the path of each property: sentences in `errors`, and a code for each of them in `codes`. */
+export type Faults = Record<string, string[]>;
+
+export type ErrorDetails = {
+  /** Such as `POST /tokens`. It has no ids. */
+  operation: string;
+  code: string;
+  detail?: string | undefined;
+  status?: number | undefined;
+  errors?: Faults | undefined;
+  codes?: Faults | undefined;
+  traceId?: string | undefined;
+  retryAfterMs?: number | undefined;
+  attempts?: number | undefined;
+  cause?: unknown;
+};
+
+/** A message shows as many faults. `errors` has all of them. */
+const FAULTS_SHOWN = 3;
+
+const describe = ({ detail, errors = {} }: ErrorDetails): string => {
+  const faults = Object.entries(errors).flatMap(([path, texts]) => texts.map((text) => `${path} ${text}`));
+  const more = faults.length > FAULTS_SHOWN ? ` (and ${faults.length - FAULTS_SHOWN} more)` : '';
+  return [detail, ...faults.slice(0, FAULTS_SHOWN)].filter((text) => text !== undefined).join('; ') + more;
+};
+
+/**
+ * Thrown for every failure but an abort by the caller. Neither its message nor its properties hold a value that was sent.
+ * Without `status` the server did not answer: `code` is then `connection_failed`, `certificate_refused`, `timeout` or
+ * `invalid_input`, where nothing was sent.
+ */
+export class StrongroomError extends Error {
+  override readonly name = 'StrongroomError';
+  declare readonly operation: string;
+  /** For programs: https://github.com/strongroom/strongroom/blob/main/docs/api.md#codes-of-errors has those of the server. */
+  declare readonly code: string;
+  declare readonly status: number | undefined;
+  declare readonly errors: Faults;
+  declare readonly codes: Faults;
+  /** Finds the request in the log of the vault. */
+  declare readonly traceId: string | undefined;
+  /** How long the server asks to wait. */
+  declare readonly retryAfterMs: number | undefined;
+  /** How often the request was sent. */
+  declare readonly attempts: number;
+
+  constructor(details: ErrorDetails) {
+    const { operation, code, status, errors = {}, codes = {}, traceId, retryAfterMs, attempts = 0, cause } = details;
+    const text = describe(details);
+    const trace = traceId === undefined ? '' : ` (trace ${traceId})`;
+    super(
+      `${operation}: ${status === undefined ? '' : `${status} `}${code}${text === '' ? '' : `: ${text}`}${trace}`,
+      cause === undefined ? undefined : { cause },
+    );
+    Object.assign(this, { operation, code, status, errors, codes, traceId, retryAfterMs, attempts });
+  }
+}
+
+/** Input that cannot be sent. The path is written as the server writes it: `card.data.number`, `[0].type`, `body`. */
+export const invalidInput = (operation: string, path: string, text: string, code = 'invalid'): StrongroomError =>
+  new StrongroomError({ operation, code: 'invalid_input', errors: { [path]: [text] }, codes: { [path]: [code] } });

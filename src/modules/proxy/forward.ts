@@ -10,13 +10,7 @@ import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { isDecodable } from '../../platform/egress/body.ts';
 import { afterSending, EgressFault } from '../../platform/base/egress-fault.ts';
-import {
-  type Headers,
-  requestHeaders,
-  withoutCallerTrace,
-  loopMark,
-  refuseLoop,
-} from '../../platform/egress/headers.ts';
+import { type Headers, loopMark, refuseLoop } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/base/accounts.ts';
 import { ownNameOf } from '../../platform/http/header-prefixes.ts';
 import { findOperation } from '../../platform/base/event-loop.ts';
@@ -35,24 +29,13 @@ import { callAnswer, parseProxyCall } from './code-call.ts';
 import { type Reservations, sentOf } from './bodies/coded-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { refuseStaleDigests } from './digests.ts';
-import { destinationRefused, forwardingFault } from './faults.ts';
+import { forwardingFault } from './faults.ts';
 import type { Message } from './message.ts';
+import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
-import {
-  type Base,
-  baseOf,
-  destinationOf,
-  namesKey,
-  NO_EXPRESSION,
-  NO_KEY,
-  parseTarget,
-  refuseLongUrl,
-  spell,
-  type SpelledUrl,
-  type Target,
-} from './target.ts';
+import { type Base, destinationOf, parseTarget, refuseLongUrl, spell, type SpelledUrl, type Target } from './target.ts';
 import { Run } from '../runs/run.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
 import { answerOfCode, requestingDecodable, transformAnswer } from './transform-answer.ts';
@@ -277,10 +260,6 @@ const exchange = async (
   return transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations);
 };
 
-const proxyKeysOf = (headers: Headers, { proxyKeys }: Target): string[] => [
-  ...new Set([...valuesOf(headers, 'svc-proxy-key'), ...proxyKeys]),
-];
-
 const IS_API_KEY =
   'must be the key of a stored proxy, as POST /proxies and the page of the proxy show it. An API key belongs into SVC-API-KEY';
 
@@ -314,56 +293,6 @@ const findActor = async (
   const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
   const acting = { ...through, code_application_id: application_id };
   return { tenant_id, work: application && new Work(ctx, application, { origin: acting, usage }), usage };
-};
-
-/** Finds and checks the destination. @returns also the header that names it, for errors. */
-const findBase = (
-  ctx: ProxyContext,
-  headers: Headers,
-  proxy: ProxyForUse | undefined,
-  allowLists: readonly (readonly string[])[],
-): { base: Base; place: string | undefined } => {
-  const place = proxy ? undefined : 'SVC-PROXY-URL';
-  const [url, ...others] = proxy ? [proxy.destination_url] : valuesOf(headers, 'svc-proxy-url');
-  if (url === undefined || others.length > 0)
-    throw invalidField(
-      'SVC-PROXY-URL',
-      'must be the URL of the destination, or SVC-PROXY-KEY the key of a proxy',
-      'required',
-    );
-  if (!proxy && url.includes('{{')) throw invalidField('SVC-PROXY-URL', NO_EXPRESSION, 'bad_expression');
-  const parsed = checked(ctx, url, allowLists, place);
-  // A fragment is never sent.
-  parsed.hash = '';
-  if (parsed.search !== '' && namesKey(parsed, ctx.config.headerPrefixes)) throw invalidField('SVC-PROXY-URL', NO_KEY);
-  return { base: baseOf(url, parsed), place };
-};
-
-const checked = (
-  ctx: ProxyContext,
-  url: string,
-  allowLists: readonly (readonly string[])[],
-  place: string | undefined,
-): URL => {
-  try {
-    return ctx.egress.check(url, allowLists);
-  } catch (error) {
-    throw error instanceof EgressFault ? destinationRefused(error, place) : error;
-  }
-};
-
-const valuesOf = (headers: Headers, wanted: string): string[] =>
-  headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
-
-/** The headers that are forwarded. Expressions in other headers are ignored. */
-const forwardedHeaders = ({ headers, coded }: ProxyRequest): Headers => {
-  try {
-    const crossed = requestHeaders(headers);
-    // Trace headers that code sets are its own, not the caller's.
-    return coded ? crossed : withoutCallerTrace(crossed);
-  } catch (error) {
-    throw forwardingFault(error);
-  }
 };
 
 /** A caller, or an anonymous client of an open proxy. */

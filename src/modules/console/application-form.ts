@@ -1,10 +1,11 @@
 // The form of an application: name, type, permissions, access rules, hosts, limits, and what public applications have.
-import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { CREATES_PER_MINUTE } from '../access/public-access.ts';
 import { type Permission, listPermissions, permissions, publicPermissions } from '../access/permissions.ts';
 import type { Session } from '../people/sessions.ts';
-import { type FieldProblems, permissionField, type TextField, type TypedApplication } from './application-record.ts';
-import { codeArea, fieldProblem, invalidAttributes, typedText } from './forms.ts';
+import { permissionField, type TextField, type TypedApplication } from './application-record.ts';
+import { type FieldProblems, findProblems, numberInput, textArea, textInput } from './form-fields.ts';
+import { codeArea, fieldProblem, invalidAttributes } from './forms.ts';
 import { csrfField } from './shell.ts';
 
 export type ApplicationForm = {
@@ -28,28 +29,8 @@ export const typeLabel = (type: string): string => types.find(([name]) => name =
 export const offeredPermissions = (id: string | undefined, type: string): readonly Permission[] =>
   id !== undefined && type === 'public' ? publicPermissions : permissions;
 
-const of = ({ problems }: ApplicationForm, name: string): readonly string[] => problems.get(name) ?? [];
-
-const input = (
-  form: ApplicationForm,
-  field: { name: TextField; label: string; hint?: HtmlValue; more?: Html },
-): Html => {
-  const { name, label, hint, more } = field;
-  const problem = `${name}-problem`;
-  return html`<label>${label}${hint && html`<small>${hint}</small>`}<input name="${name}" value="${form.typed[name]}" autocomplete="off" autocapitalize="off" spellcheck="false"${more}${invalidAttributes(problem, of(form, name))}>${fieldProblem(problem, of(form, name))}</label>`;
-};
-
-const number = (form: ApplicationForm, field: { name: TextField; label: string; hint?: HtmlValue }): Html =>
-  input(form, { ...field, more: html` inputmode="numeric"` });
-
-const area = (form: ApplicationForm, field: { name: TextField; label: string; hint: HtmlValue }): Html => {
-  const { name, label, hint } = field;
-  const problem = `${name}-problem`;
-  return html`<label>${label}<small>${hint}</small><textarea class="code line" name="${name}" rows="2" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes(problem, of(form, name))}>${typedText(form.typed[name])}</textarea>${fieldProblem(problem, of(form, name))}</label>`;
-};
-
 const typeChoice = (form: ApplicationForm): Html => {
-  const sentences = of(form, 'type');
+  const sentences = findProblems(form, 'type');
   return html`<fieldset><legend>Type</legend>${types.map(
     ([name, label, hint]) =>
       html`<label class="check"><input type="radio" name="type" value="${name}"${attribute('checked', form.typed.type === name)}>${label}<small>${hint}</small></label>`,
@@ -67,8 +48,8 @@ const permissionChoice = (form: ApplicationForm): Html => {
   const boxes = (listed: typeof each): Html =>
     html`<div class="checks">${listed.map(({ type, description }) => checkbox(form, type, description))}</div>`;
   const isOpen = others.some(({ type }) => form.typed.permissions.has(type));
-  return html`<fieldset${invalidAttributes('permissions-problem', of(form, 'permissions'))}><legend>Permissions</legend>
-${fieldProblem('permissions-problem', of(form, 'permissions'))}
+  return html`<fieldset${invalidAttributes('permissions-problem', findProblems(form, 'permissions'))}><legend>Permissions</legend>
+${fieldProblem('permissions-problem', findProblems(form, 'permissions'))}
 <p class="hint">On all tokens of the tenant. An application needs one permission or one access rule.</p>
 ${boxes(ofTokens)}
 ${others.length > 0 && html`<details${attribute('open', isOpen)}><summary>Permissions to manage the vault</summary>${boxes(others)}</details>`}
@@ -78,7 +59,7 @@ ${others.length > 0 && html`<details${attribute('open', isOpen)}><summary>Permis
 const RULE_EXAMPLE = `[{ "priority": 1, "container": "/pci/", "transform": "mask", "permissions": ["token:read"] }]`;
 
 const rulesField = (form: ApplicationForm): Html => {
-  const problems = of(form, 'rules');
+  const problems = findProblems(form, 'rules');
   const { rules } = form.typed;
   return html`<details${attribute('open', rules.trim() !== '' || problems.length > 0)}><summary>Access rules</summary>
 <p class="hint">JSON: a list of permissions on some tokens, each with how much it shows: <code>reveal</code>, <code>mask</code> or <code>redact</code>. For example <code>${RULE_EXAMPLE}</code></p>
@@ -90,19 +71,19 @@ const DEFAULT_LIMIT = "Empty: the operator's default, or no limit.";
 
 const limitsCard = (form: ApplicationForm): Html => html`<section class="card"><h2>Limits</h2>
 <p class="hint">${DEFAULT_LIMIT}</p>
-<div class="pairs">${number(form, { name: 'requests_per_second', label: 'Requests per second', hint: 'In the long run' })}
-${number(form, { name: 'burst', label: 'Burst', hint: 'Requests at once after a pause' })}
-${number(form, { name: 'daily_reveals', label: 'Reveals a day', hint: 'Tokens whose value it may get' })}
-${number(form, { name: 'daily_uses', label: 'Uses a day', hint: 'Tokens it may use in code and by the proxy' })}</div>
-${area(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to through the proxy, one host on each line. Empty: any host.` })}
+<div class="pairs">${numberInput(form, { name: 'requests_per_second', label: 'Requests per second', hint: 'In the long run' })}
+${numberInput(form, { name: 'burst', label: 'Burst', hint: 'Requests at once after a pause' })}
+${numberInput(form, { name: 'daily_reveals', label: 'Reveals a day', hint: 'Tokens whose value it may get' })}
+${numberInput(form, { name: 'daily_uses', label: 'Uses a day', hint: 'Tokens it may use in code and by the proxy' })}</div>
+${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to through the proxy, one host on each line. Empty: any host.` })}
 </section>`;
 
 const publicNames: readonly TextField[] = ['allowed_origins', 'container', 'creates_per_minute'];
 
 const publicFields = (form: ApplicationForm): Html =>
-  html`${area(form, { name: 'allowed_origins', label: 'Allowed origins', hint: html`Of the pages that may use the key, one on each line: <code>https://shop.example.com</code>. Empty: no page, only clients that send no Origin.` })}
-<div class="pairs">${input(form, { name: 'container', label: 'Container', hint: html`Of its tokens, such as <code>/pci/high/</code>. Empty: by type` })}
-${number(form, { name: 'creates_per_minute', label: 'Creates a minute', hint: `Tokens of one client address. Empty: ${CREATES_PER_MINUTE}` })}</div>`;
+  html`${textArea(form, { name: 'allowed_origins', label: 'Allowed origins', hint: html`Of the pages that may use the key, one on each line: <code>https://shop.example.com</code>. Empty: no page, only clients that send no Origin.` })}
+<div class="pairs">${textInput(form, { name: 'container', label: 'Container', hint: html`Of its tokens, such as <code>/pci/high/</code>. Empty: by type` })}
+${numberInput(form, { name: 'creates_per_minute', label: 'Creates a minute', hint: `Tokens of one client address. Empty: ${CREATES_PER_MINUTE}` })}</div>`;
 
 /** Only public applications have these; a new one may become public. */
 const publicCard = (form: ApplicationForm): Html | undefined => {
@@ -110,7 +91,7 @@ const publicCard = (form: ApplicationForm): Html | undefined => {
   const isPublic = typed.type === 'public';
   if (id !== undefined)
     return isPublic ? html`<section class="card"><h2>Public use</h2>${publicFields(form)}</section>` : undefined;
-  const isOpen = isPublic || publicNames.some((name) => typed[name] !== '' || of(form, name).length > 0);
+  const isOpen = isPublic || publicNames.some((name) => typed[name] !== '' || findProblems(form, name).length > 0);
   return html`<details class="card"${attribute('open', isOpen)}><summary>Public applications: origins, container</summary>
 <p class="hint">For the type public only.</p>${publicFields(form)}</details>`;
 };
@@ -124,7 +105,7 @@ ${csrfField(session)}${
       ? html`<input type="hidden" name="form_id" value="${typed.form_id}">`
       : html`<input type="hidden" name="seen" value="${typed.seen}">`
   }
-<section class="card">${input(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
+<section class="card">${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
 ${id === undefined && typeChoice(form)}
 ${permissionChoice(form)}
 ${!(id !== undefined && typed.type === 'public') && rulesField(form)}</section>

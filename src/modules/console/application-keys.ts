@@ -3,16 +3,8 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { newKeyPage } from './application-page.ts';
 import type { Application } from './application-record.ts';
-import {
-  confirmed,
-  fieldProblem,
-  idOf,
-  invalidAttributes,
-  linesOf,
-  problemsByPlace,
-  problemsNotice,
-  typedText,
-} from './forms.ts';
+import { type Fields, listOfLines, onceHeader, textArea, textInput } from './form-fields.ts';
+import { confirmed, idOf, linesOf, problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { addressOf, badge, consolePage, csrfField, time } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
@@ -34,7 +26,7 @@ export type ApplicationKey = {
 
 type TypedKey = { name: string; expires_at: string; allowed_addresses: string };
 
-type KeyForm = { typed: TypedKey; problems: ReadonlyMap<string, readonly string[]> };
+type KeyForm = Fields<keyof TypedKey>;
 
 const nameOf = ({ id, name }: ApplicationKey): Html =>
   name === undefined ? html`<code>${id}</code>` : html`${isolated(name)} <code class="quiet">${id}</code>`;
@@ -53,19 +45,11 @@ export const keysList = (id: string, keys: readonly ApplicationKey[], now: Date)
           html`<li><a href="${PATH}/${id}/keys/${key.id}">${nameOf(key)}</a><br><small>${endOf(key, now)}, last use: ${time(key.last_used_at) ?? 'not yet'}${key.allowed_addresses && `, from ${key.allowed_addresses.join(', ')}`}</small></li>`,
       )}</ul>`;
 
-const input = (form: KeyForm, name: 'name' | 'expires_at', label: string, hint: string): Html => {
-  const problem = `${name}-problem`;
-  const sentences = form.problems.get(name) ?? [];
-  return html`<label>${label}<small>${hint}</small><input name="${name}" value="${form.typed[name]}" autocomplete="off" spellcheck="false"${invalidAttributes(problem, sentences)}>${fieldProblem(problem, sentences)}</label>`;
-};
-
 const keyForm = (session: Session, action: string, form: KeyForm, hidden: HtmlValue, button: string): Html => {
-  const problem = 'allowed_addresses-problem';
-  const sentences = form.problems.get('allowed_addresses') ?? [];
   return html`<form method="post" action="${action}" class="card" autocomplete="off" novalidate>${csrfField(session)}${hidden}
-${input(form, 'name', 'Name', 'What the key is for, such as the place that uses it')}
-${input(form, 'expires_at', 'End', 'A day or a time in UTC, such as 2027-03-01. Empty: no end')}
-<label>Allowed addresses<small>IP addresses or networks that may use the key, one on each line: 192.0.2.0/24. Empty: all.</small><textarea class="code line" name="allowed_addresses" rows="2" spellcheck="false" autocomplete="off"${invalidAttributes(problem, sentences)}>${typedText(form.typed.allowed_addresses)}</textarea>${fieldProblem(problem, sentences)}</label>
+${textInput(form, { name: 'name', label: 'Name', hint: 'What the key is for, such as the place that uses it' })}
+${textInput(form, { name: 'expires_at', label: 'End', hint: 'A day or a time in UTC, such as 2027-03-01. Empty: no end' })}
+${textArea(form, { name: 'allowed_addresses', label: 'Allowed addresses', hint: 'IP addresses or networks that may use the key, one on each line: 192.0.2.0/24. Empty: all.' })}
 <div class="actions"><button>${button}</button></div></form>`;
 };
 
@@ -118,14 +102,11 @@ const readForm = (field: (name: string) => string): TypedKey => ({
 });
 
 const bodyOfForm = ({ name, expires_at, allowed_addresses }: TypedKey) => {
-  const networks = allowed_addresses
-    .split('\n')
-    .map((line) => line.trim())
-    .filter((line) => line !== '');
+  const networks = listOfLines(allowed_addresses);
   return {
     ...(name !== '' && { name }),
     ...(expires_at !== '' && { expires_at }),
-    ...(networks.length > 0 && { allowed_addresses: networks }),
+    ...(networks && { allowed_addresses: networks }),
   };
 };
 
@@ -159,12 +140,11 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
   console.postAfterCode(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
     const application = await find(submission);
     const typed = readForm(submission.field);
-    const form_id = submission.field('form_id');
     const answer = await submission.api({
       method: 'POST',
       url: `/applications/${application.id}/keys`,
       // A form that is sent twice makes one key.
-      headers: /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {},
+      headers: onceHeader(submission.field),
       json: bodyOfForm(typed),
       // The member gets all that the application holds.
       withAllGrants: true,

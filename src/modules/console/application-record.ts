@@ -1,6 +1,7 @@
 // The state of an application's form: what was typed into its fields, as a body of the API, and the API's errors by field.
 import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
+import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
 import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
 import type { ApiAnswer } from './visit.ts';
 
@@ -51,9 +52,6 @@ export type TypedApplication = Record<TextField, string> & {
   /** The version that the form began with, so that changes of others are not overwritten. Empty for a new application. */
   seen: string;
 };
-
-/** Error sentences by field. The empty name has those that belong to no field. */
-export type FieldProblems = ReadonlyMap<string, readonly string[]>;
 
 /** Long texts of the form, which are shown again if the session has ended. */
 export const keptFields: readonly TextField[] = ['name', 'rules', 'allowed_hosts', 'allowed_origins'];
@@ -112,25 +110,6 @@ export const readForm = (
   seen: field('seen'),
 });
 
-/** The lines that are not blank, each with its number from 1. */
-const numberedLines = (text: string): { line: number; text: string }[] =>
-  text
-    .split('\n')
-    .map((line, index) => ({ line: index + 1, text: line.trim() }))
-    .filter((each) => each.text !== '');
-
-const listOf = (text: string): string[] | undefined => {
-  const lines = numberedLines(text).map((each) => each.text);
-  return lines.length === 0 ? undefined : lines;
-};
-
-/** Invalid text is sent as it is, so that the API reports the error. */
-const numberOf = (text: string): number | string | undefined => {
-  const typed = text.trim();
-  if (typed === '') return undefined;
-  return /^\d+$/.test(typed) ? Number(typed) : typed;
-};
-
 /** The error of rules that are no JSON, with its line. */
 export const rulesRefusal = ({
   rules,
@@ -146,11 +125,11 @@ export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => 
     type: typed.type,
     permissions: [...typed.permissions],
     rules: typed.rules.trim() === '' ? [] : (JSON.parse(typed.rules) as unknown),
-    allowed_hosts: listOf(typed.allowed_hosts),
+    allowed_hosts: listOfLines(typed.allowed_hosts),
     rate_limit: requests_per_second === undefined && burst === undefined ? undefined : { requests_per_second, burst },
     daily_reveals: numberOf(typed.daily_reveals),
     daily_uses: numberOf(typed.daily_uses),
-    allowed_origins: listOf(typed.allowed_origins),
+    allowed_origins: listOfLines(typed.allowed_origins),
     containers: typed.container === '' ? undefined : [typed.container],
     creates_per_minute: numberOf(typed.creates_per_minute),
   };

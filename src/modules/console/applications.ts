@@ -16,6 +16,7 @@ import {
   readForm,
   rulesRefusal,
 } from './application-record.ts';
+import { onceHeader } from './form-fields.ts';
 import { idOf, problemsNotice, tryAgain } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
@@ -96,14 +97,6 @@ ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of appli
   });
 };
 
-const uuid = /^[0-9a-f-]{36}$/;
-
-/** A form that is sent twice is one request for the API: its id is the idempotency key. */
-const onceOf = (submission: Submission): Record<string, string> => {
-  const form_id = submission.field('form_id');
-  return uuid.test(form_id) ? { 'svc-idempotency-key': form_id } : {};
-};
-
 const isReplayed = ({ headers }: ApiAnswer): boolean => headers['svc-idempotent-replayed'] === 'true';
 
 /** The page with the key. A repeated form gets none: a key is shown once. */
@@ -140,7 +133,7 @@ const send = async (
   const answer = await submission.api({
     method,
     url,
-    headers: method === 'POST' ? onceOf(submission) : {},
+    headers: method === 'POST' ? onceHeader(submission.field) : {},
     json: method === 'POST' ? { ...json, type } : json,
     // The member gives the application rights, and holds all of them.
     withAllGrants: true,
@@ -207,7 +200,7 @@ export const applicationsPages = (console: Console): void => {
     const answer = await submission.api({
       method: 'POST',
       url: `/applications/${id}/regenerate`,
-      headers: onceOf(submission),
+      headers: onceHeader(submission.field),
       // The member gets all that the application holds.
       withAllGrants: true,
     });

@@ -1,5 +1,6 @@
 // The key of a stored proxy: the form that replaces it, and the page that shows the new one.
 import { html, type Html } from '../../platform/http/html.ts';
+import { onceHeader } from './form-fields.ts';
 import { confirmed, idOf, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import type { Proxy } from './proxy-record.ts';
@@ -51,7 +52,6 @@ export const proxyKeyPages = (console: Console): void => {
   console.get(`${PATH}/:id/key`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
   console.postAfterCode(`${PATH}/:id/key`, async (submission): Promise<Outcome> => {
     const id = idOf(submission, 'proxy');
-    const form_id = submission.field('form_id');
     const end = ends.find(({ seconds }) => String(seconds) === submission.field('grace_seconds'));
     if (!end)
       return { status: 400, page: failedPage(submission, id, ['The form does not say when the key of now ends.']) };
@@ -59,7 +59,7 @@ export const proxyKeyPages = (console: Console): void => {
       method: 'POST',
       url: `/proxies/${id}/rotate-key`,
       // A form that is sent twice replaces the key once.
-      headers: /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {},
+      headers: onceHeader(submission.field),
       json: { grace_seconds: end.seconds },
       // With the key of an open proxy the member gets all that its application holds.
       withAllGrants: true,

@@ -1,0 +1,77 @@
+// Text fields of forms that are changed and sent to the API: each with its hint, and with the errors that the API found in it.
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { fieldProblem, invalidAttributes, typedText } from './forms.ts';
+
+/** Error sentences by field. The empty name has those that belong to no field. */
+export type FieldProblems = ReadonlyMap<string, readonly string[]>;
+
+/** A form as it was typed. */
+export type Fields<Name extends string> = { typed: Readonly<Record<Name, string>>; problems: FieldProblems };
+
+type Field<Name extends string> = { name: Name; label: string; hint?: HtmlValue; more?: Html };
+
+export const findProblems = ({ problems }: { problems: FieldProblems }, name: string): readonly string[] =>
+  problems.get(name) ?? [];
+
+const labelled = (label: string, hint: HtmlValue, name: string, sentences: readonly string[], control: Html): Html =>
+  html`<label>${label}${hint && html`<small>${hint}</small>`}${control}${fieldProblem(`${name}-problem`, sentences)}</label>`;
+
+export const textInput = <Name extends string>(form: Fields<Name>, { name, label, hint, more }: Field<Name>): Html => {
+  const sentences = findProblems(form, name);
+  const control = html`<input name="${name}" value="${form.typed[name]}" autocomplete="off" autocapitalize="off" spellcheck="false"${more}${invalidAttributes(`${name}-problem`, sentences)}>`;
+  return labelled(label, hint, name, sentences, control);
+};
+
+export const numberInput = <Name extends string>(form: Fields<Name>, field: Field<Name>): Html =>
+  textInput(form, { ...field, more: html` inputmode="numeric"` });
+
+/** @param field.rows of code or of a list with one entry on each line. */
+export const textArea = <Name extends string>(form: Fields<Name>, field: Field<Name> & { rows?: number }): Html => {
+  const { name, label, hint, more, rows = 2 } = field;
+  const sentences = findProblems(form, name);
+  const control = html`<textarea class="code line" name="${name}" rows="${rows}" spellcheck="false" autocapitalize="off" autocomplete="off"${more}${invalidAttributes(`${name}-problem`, sentences)}>${typedText(form.typed[name])}</textarea>`;
+  return labelled(label, hint, name, sentences, control);
+};
+
+export const selectField = <Name extends string>(
+  form: Fields<Name>,
+  field: Field<Name> & { options: readonly (readonly [value: string, label: string])[] },
+): Html => {
+  const { name, label, hint, options } = field;
+  const sentences = findProblems(form, name);
+  const control = html`<select name="${name}"${invalidAttributes(`${name}-problem`, sentences)}>${options.map(
+    ([value, text]) =>
+      html`<option value="${value}"${attribute('selected', value === form.typed[name])}>${text}</option>`,
+  )}</select>`;
+  return labelled(label, hint, name, sentences, control);
+};
+
+/** A box that is ticked for `yes`. */
+export const checkField = <Name extends string>(form: Fields<Name>, { name, label, hint }: Field<Name>): Html =>
+  html`<label class="check"><input type="checkbox" name="${name}" value="yes"${attribute('checked', form.typed[name] === 'yes')}>${label}${hint && html`<small>${hint}</small>`}</label>`;
+
+/** The lines that are not blank, each with its number from 1. */
+export const numberedLines = (text: string): { line: number; text: string }[] =>
+  text
+    .split('\n')
+    .map((line, index) => ({ line: index + 1, text: line.trim() }))
+    .filter((each) => each.text !== '');
+
+/** Undefined for none. */
+export const listOfLines = (text: string): string[] | undefined => {
+  const lines = numberedLines(text).map((each) => each.text);
+  return lines.length === 0 ? undefined : lines;
+};
+
+/** A number as typed. Invalid text is sent as it is, so that the API reports the error. */
+export const numberOf = (text: string): number | string | undefined => {
+  const typed = text.trim();
+  if (typed === '') return undefined;
+  return /^\d+$/.test(typed) ? Number(typed) : typed;
+};
+
+/** The request header by which a form that is sent twice makes one record: the id of the form. */
+export const onceHeader = (field: (name: string) => string): Record<string, string> => {
+  const form_id = field('form_id');
+  return /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {};
+};

@@ -136,44 +136,6 @@ describe('The page of a proxy', () => {
     expect(text.split(proxy.key)).toHaveLength(2);
   });
 
-  test('changes the time that its destination has, and nothing else of it', async () => {
-    const { cert, key: private_key } = certificateFor('client.test');
-    const application = await makeApplication(server, { name: 'Of it', type: 'private', permissions: ['token:use'] });
-    const proxy = await makeProxy(server, {
-      destination_url: url,
-      require_auth: false,
-      expressions: 'off',
-      application: { id: application.id },
-      allowed_hosts: ['upstream.test'],
-      configuration: { API_KEY: 'x' },
-      request_transform: { code: 'module.exports = async ({ args }) => args;' },
-      client_certificate: { certificate: String(cert), private_key: String(private_key) },
-    });
-    const read = async () => (await server.request('GET', `/proxies/${proxy.id}`)).body;
-    const before = await read();
-    const save = async (timeout_seconds: string) => {
-      await member.get(pathOf(proxy));
-      return member.post(`${pathOf(proxy)}/timeout`, { timeout_seconds });
-    };
-    expect((await member.get(pathOf(proxy))).text).toContain('name="timeout_seconds" value="25"');
-    expect((await save('90')).headers.get('location')).toBe(`${pathOf(proxy)}?done=timeout`);
-    const { modified_at, modified_by, ...after } = await read();
-    expect(after).toEqual({ ...before, timeout_seconds: 90 });
-    expect([modified_at, modified_by]).toEqual([expect.any(String), expect.any(String)]);
-    for (const wrong of ['0', '121', 'soon', '']) {
-      const refused = await save(wrong);
-      expect([refused.status, textOf(refused.text)]).toEqual([
-        400,
-        expect.stringContaining('timeout_seconds: must be a whole number from 1 to 120'),
-      ]);
-    }
-    expect((await read()).timeout_seconds).toBe(90);
-    const reader = await server.signIn();
-    await server.request('PUT', `/tenants/self/members/${reader.member_id}`, { json: { role: 'DEVELOPER' } });
-    expect(textOf((await reader.get(pathOf(proxy))).text)).toContain('has 90 seconds for the head of a response');
-    expect((await reader.post(`${pathOf(proxy)}/timeout`, { timeout_seconds: '5' })).status).toBe(403);
-  });
-
   test('replaces its key, shows the new one once, and the old one ends when it is said', async () => {
     const proxy = await makeProxy(server, { destination_url: url, require_auth: false });
     const page = await member.get(pathOf(proxy));
@@ -218,7 +180,7 @@ describe('The page of a proxy', () => {
     const proxy = await makeProxy(server, { destination_url: url });
     const { browser } = stranger;
     expect((await browser.get(pathOf(proxy))).status).toBe(404);
-    for (const button of ['check', 'send']) {
+    for (const button of ['preview', 'send']) {
       await browser.get('/console/proxies/test');
       const answer = await browser.post(pathOf(proxy), { ...typedOf({}), do: button, sure: 'yes' });
       expect(answer.status).toBe(404);
@@ -231,7 +193,7 @@ describe('The page of a proxy', () => {
   test('takes no form without its token', async () => {
     const proxy = await makeProxy(server, { destination_url: url });
     for (const path of [pathOf(proxy), '/console/proxies/test'])
-      for (const button of ['check', 'send']) {
+      for (const button of ['preview', 'send']) {
         const typed = typedOf({ destination: url, sure: 'yes', do: button, csrf: 'x' });
         expect((await member.post(path, typed)).status).toBe(403);
       }
@@ -239,7 +201,7 @@ describe('The page of a proxy', () => {
   });
 });
 
-describe('A check', () => {
+describe('A preview', () => {
   let proxy: StoredProxy;
   beforeAll(async () => {
     proxy = await makeProxy(server, { destination_url: url });
@@ -247,7 +209,7 @@ describe('A check', () => {
 
   test('lists each expression with type, container and mask; shows no value and sends nothing', async () => {
     const connections = upstream.connectionCount();
-    const { status, text } = await press(proxy, 'check', {
+    const { status, text } = await press(proxy, 'preview', {
       path: `/x/{{ ${card} | json: '$.number' }}?q={{ ${generic} }}`,
       headers: `Content-Type: application/json\nX-Card: {{ ${card} | last4 }}`,
       body: `{ "a": "{{ ${card} }}", "b": ["text {{${generic}}} and {{ ${card} | json: '$.number' }}"], "\\u0063": "\\u007b{ ${generic} | upcase }}" }`,
@@ -277,12 +239,71 @@ describe('A check', () => {
     expect(upstream.connectionCount()).toBe(connections);
   });
 
+  test('shows the request that is sent then, with masks in place of values; it uses nothing', async () => {
+    const typed = {
+      path: `/x/{{ ${card} | json: '$.number' }}?q={{ ${card} | json: '$.number' | slice: 4, 12 }}&r=%7Ba%7D`,
+      headers: `Content-Type: application/json; charset=utf-8\nX-Card: no {{ ${card} | json: '$.number' }}`,
+      body: `{ "a": "{{ ${card} }}", "b": ["é {{ ${card} | json: '$.number' }}", "{{ ${card} | json: '$.expiration_month' }}"] }`,
+    };
+    const through = await makeProxy(server, { destination_url: `${url}/v1?own=1`, require_auth: false });
+    const uses = async () =>
+      server.sql(
+        "SELECT operation, disclosure FROM audit_log WHERE entity_ids && ARRAY[$1::text, $2::text] AND operation = 'use'",
+        [card, through.id],
+      );
+    const before = await uses();
+    const shown = textOf((await press(through, 'preview', typed)).text);
+    expect(await uses()).toEqual(before);
+    expectNothingSent();
+    expect((await sending(through, typed)).status).toBe(200);
+    const [got] = upstream.received;
+    const masked = (text: string) => text.replaceAll(CARD, MASKED_CARD).replaceAll(CARD.slice(4), MASKED_CARD.slice(4));
+    expect(shown).toContain(`${got?.method} ${masked(got?.url ?? '')} HTTP/1.1\nHost: ${new URL(url).host}\n`);
+    expect(shown).toContain(`\n\n${masked(String(got?.body))}`);
+    const ofConnection = /^(?:host|content-length|cdn-loop|connection|traceparent|tracestate)$/i;
+    const sentHeaders = (got?.headers ?? []).filter(([name]) => !ofConnection.test(name));
+    expect(sentHeaders.length).toBeGreaterThan(2);
+    for (const [name, value] of sentHeaders)
+      expect(shown.toLowerCase()).toContain(`\n${name}: ${masked(value)}\n`.toLowerCase());
+  });
+
+  test('hides a value that has no mask, whatever is done with it', async () => {
+    const { text } = await press(proxy, 'preview', {
+      path: `/{{ ${generic} | slice: 0, 3 }}`,
+      body: `{ "a": "{{ ${generic} | json: '$.x' }}", "b": "{{ ${card} | card_exp: 'x' | slice: 0, 400 }}" }`,
+    });
+    expect(text).not.toContain(CARD);
+    expect(text).not.toContain(SECRET);
+    expect(textOf(text)).toContain('POST /XXXX HTTP/1.1');
+    expect(textOf(text)).toContain('"a": "XXXX"');
+  });
+
+  test('says what the destination, the proxy and its code would do', async () => {
+    const literal = await makeProxy(server, {
+      destination_url: url,
+      expressions: 'off',
+      request_transform: { code: 'module.exports = async ({ args }) => args;' },
+    });
+    const off = wordsOf((await press(literal, 'preview', { body: '{ "a": "{{ no-token }}" }' })).text);
+    for (const each of ['Expressions are off', '{ "a": "{{ no-token }}" }', 'A preview runs no code', 'sent as it is'])
+      expect(off).toContain(each);
+    const own = wordsOf((await press(proxy, 'preview', { headers: `X-Key: ${proxy.key}` })).text);
+    expect(own).toContain('The proxy would refuse this request. headers.X-Key: must not hold an API key of a vault');
+    const support = await server.signIn();
+    await server.request('PUT', `/tenants/self/members/${support.member_id}`, { json: { role: 'DEVELOPER' } });
+    await support.get(pathOf(proxy));
+    const { text } = await support.post(pathOf(proxy), { ...typedOf({ body: `"{{ ${card} }}"` }), do: 'preview' });
+    expect(textOf(text)).toContain('Your role may not use tokens');
+    expect(textOf(text)).toContain('"XXXX"');
+    expect(text).not.toContain('4242');
+  });
+
   test('says of each that does not match why', async () => {
     const theirs = await server.request('POST', '/tokens', {
       json: { type: 'token', data: 'theirs' },
       key: stranger.tenant.api_key,
     });
-    const { text } = await press(proxy, 'check', {
+    const { text } = await press(proxy, 'preview', {
       path: `/{{ ${theirs.body.id} }}`,
       headers: 'Content-Type: application/json\nX-A: {{ <b>no</b>\nX-B: {{ .. }}\nX-C: {{ x | nope }}',
       body: '{ "list": [{ "name": "{{ }}" }] }',
@@ -298,16 +319,16 @@ describe('A check', () => {
   });
 
   test('says where nothing is looked for, and where nothing was found', async () => {
-    const unread = await press(proxy, 'check', { headers: 'Content-Type: image/png', body: `{{ ${card} }}` });
+    const unread = await press(proxy, 'preview', { headers: 'Content-Type: image/png', body: `{{ ${card} }}` });
     expect(textOf(unread.text)).toContain('A body of this type is not searched');
-    const none = await press(proxy, 'check', { body: '{"a":"{b}"}' });
+    const none = await press(proxy, 'preview', { body: '{"a":"{b}"}' });
     expect(textOf(none.text)).toContain('No expression was found');
   });
 
   test('keeps what was typed, as text', async () => {
     const body = '\n</textarea><script>alert(1)</script>';
     const typed = { method: 'PATCH', path: '/a"><b>b', headers: 'Content-Type: text/plain\nX-A: </textarea>', body };
-    const { text } = await press(proxy, 'check', typed);
+    const { text } = await press(proxy, 'preview', typed);
     for (const name of ['path', 'headers', 'body'] as const) expect(fieldIn(text, name)).toBe(typed[name]);
     expect(text).toContain('<option selected>PATCH</option>');
     expect(text).not.toMatch(/<script>alert|<b>b/);
@@ -531,6 +552,17 @@ describe('Sending', () => {
 });
 
 describe('A destination that no proxy names', () => {
+  test.each([
+    ['http://upstream.test/', 'SVC-PROXY-URL: '],
+    ['https://127.0.0.1/', 'SVC-PROXY-URL: '],
+    ['https://upstream.test/', 'POST /charges HTTP/1.1'],
+  ])('is previewed: %s', async (destination, said) => {
+    await member.get('/console/proxies/test');
+    const { text } = await member.post('/console/proxies/test', { ...typedOf({ destination }), do: 'preview' });
+    expect(textOf(text)).toContain(said);
+    expectNothingSent();
+  });
+
   const send = async (typed: Record<string, string>) => {
     await member.get('/console/proxies/test');
     return member.post('/console/proxies/test', { ...typedOf(typed), sure: 'yes', do: 'send' });

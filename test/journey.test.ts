@@ -210,7 +210,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await grace.page
       .getByLabel('Body')
       .fill(JSON.stringify({ number: `{{ ${card_id} | json: '$.number' }}`, to: '{{ no-such-token }}' }, null, 2));
-    await grace.page.getByRole('button', { name: 'Check' }).click();
+    await grace.page.getByRole('button', { name: 'Preview' }).click();
     await grace.page.getByRole('link', { name: card_id }).or(grace.page.getByText(card_id)).first().waitFor();
     expect(await grace.page.content()).not.toContain(CARD.number);
     await grace.picture('proxy');

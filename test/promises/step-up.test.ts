@@ -85,7 +85,9 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/proxies/test': 'operation',
   '/console/proxies/:id': 'operation',
   '/console/proxies/:id/key': 'code',
-  '/console/proxies/:id/timeout': 'code',
+  '/console/proxies/new': 'code',
+  '/console/proxies/:id/edit': 'code',
+  '/console/proxies/:id/delete': 'code',
   '/console/tokens/search': 'operation',
   // By last four digits alone, which the mask shows.
   '/console/find': 'plain',
@@ -159,7 +161,12 @@ describe('a session whose second factor is old', () => {
 
   test('opens each page, none of which shows a value, a key or a configuration', async () => {
     const { body: proxy } = await server.request('POST', '/proxies', {
-      json: { name: 'Open', destination_url: 'https://example.com', require_auth: false },
+      json: {
+        name: 'Open',
+        destination_url: 'https://example.com',
+        require_auth: false,
+        configuration: { PAYMENT_KEY },
+      },
     });
     const { body: token } = await server.request('POST', '/tokens', { json: { type: 'token', data: SECRET } });
     const reactor = await configuredReactor();
@@ -252,7 +259,7 @@ describe('a session whose second factor is old', () => {
       headers: '',
       body: `{{ ${token.id} }}`,
     };
-    expect(leadsToCode(await stale.post('/console/proxies/test', { ...typed, do: 'check' }))).toBe(false);
+    expect(leadsToCode(await stale.post('/console/proxies/test', { ...typed, do: 'preview' }))).toBe(false);
     const sent = await stale.post('/console/proxies/test', { ...typed, do: 'send', sure: 'yes' });
     expect([leadsToCode(sent), textOf(sent.text).includes(typed.body)]).toEqual([true, true]);
     const used = await server.sql("SELECT id FROM audit_log WHERE entity_ids @> $1 AND operation = 'use'", [

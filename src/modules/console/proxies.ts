@@ -1,21 +1,27 @@
-// The proxy pages: lists stored proxies, and tries a request through the public API.
-import { notFound } from '../../platform/base/errors.ts';
+// The proxy pages: lists stored proxies, and previews and sends a request through the public API.
 import { html, type Html } from '../../platform/http/html.ts';
 import { namesOf } from './actor-names.ts';
-import { idOf, linesOf } from './forms.ts';
+import { linesOf } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
-import { checkRequest } from './proxy-check.ts';
 import { proxyKeyPages } from './proxy-key.ts';
 import { authBadge, proxyPage, type Tester } from './proxy-page.ts';
 import type { Proxy } from './proxy-record.ts';
+import { showPreview } from './proxy-preview.ts';
+import { requestsCard } from './proxy-requests.ts';
 import { newRequest, type ReadRequest, readRequest, type Typed } from './proxy-request.ts';
-import { changeTimeout } from './proxy-timeout.ts';
+import { findStoredProxy, proxySavePages } from './proxy-save.ts';
 import { sendRequest } from './proxy-send.ts';
-import { consolePage, empty, notice, recordsTable } from './shell.ts';
-import { bodyOf, type Console, type Submission, type Outcome, type Visit } from './visit.ts';
+import { consolePage, empty, may, notice, recordsTable } from './shell.ts';
+import { type Console, type Submission, type Outcome, type Visit } from './visit.ts';
 
 const PATH = '/console/proxies';
+
+/** Results that a URL may name. A closed list, because anyone can make a URL. */
+const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['made', 'The proxy was created. Preview a request below.'],
+  ['saved', 'Saved. Takes effect now.'],
+]);
 
 const transformsOf = ({ request_transform, response_transform }: Proxy): string =>
   [request_transform && 'request', response_transform && 'response'].filter(Boolean).join(', ') || 'no';
@@ -40,14 +46,12 @@ const listPage = async (visit: Visit): Promise<string> => {
     visit,
     data.map(({ application_id }) => application_id),
   );
-  const nothing =
-    name === ''
-      ? html`There is no proxy yet: <code>POST /proxies</code> creates one.`
-      : 'No proxy has a matching name.';
+  const nothing = name === '' ? 'There is no proxy yet.' : 'No proxy has a matching name.';
   return consolePage(visit.session, {
     title: 'Proxies',
     section: 'Proxies',
-    main: html`<div class="heading"><h1>Proxies</h1><a class="button second" href="${PATH}/test">Try a destination</a></div>
+    main: html`<div class="heading"><h1>Proxies</h1><span class="actions"><a class="button second" href="${PATH}/test">Try a destination</a>${may(visit.session, 'proxy:create') && html`<a class="button" href="${PATH}/new">New proxy</a>`}</span></div>
+${visit.query('done') === 'deleted' && notice('good', 'The proxy was deleted. Its key no longer works.')}
 ${nameSearch(PATH, name, 'Payments*')}
 ${data.length === 0 ? empty(nothing) : listTable(data, names)}
 ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of proxies' })}`,
@@ -65,9 +69,11 @@ const typedIn = ({ field }: Submission): Typed => ({
 /** Shown again where the second factor is needed first. */
 const typedFields = ['destination', 'path', 'headers', 'body'];
 
-/** The header that names the proxy or the destination. */
+/** The header that names the proxy or the destination. The key is there for who reads the proxy. */
 const routeOf = ({ proxy, typed }: Tester): Record<string, string> =>
   proxy ? { 'svc-proxy-key': proxy.key ?? '' } : { 'svc-proxy-url': URL.parse(typed.destination)?.href ?? '' };
+
+const NO_DESTINATION = { destination: ['The destination must be an https URL.'] };
 
 const tryRequest = async (submission: Submission, tester: Tester): Promise<Outcome> => {
   const show = (status: number, more: Partial<Tester>): Outcome => ({
@@ -76,9 +82,10 @@ const tryRequest = async (submission: Submission, tester: Tester): Promise<Outco
   });
   const { request, problems } = readRequest(tester.typed, submission.ctx.config.headerPrefixes);
   if (!request) return show(422, { problems });
-  return submission.field('do') === 'send'
-    ? send(submission, { tester, request, show })
-    : show(200, { above: await checkRequest(submission, request) });
+  if (!tester.proxy && !URL.canParse(tester.typed.destination)) return show(422, { problems: NO_DESTINATION });
+  if (submission.field('do') === 'send') return send(submission, { tester, request, show });
+  const asked = { proxy: tester.proxy, request, route: routeOf(tester) };
+  return show(200, { above: await showPreview(submission, asked) });
 };
 
 const send = async (
@@ -89,8 +96,6 @@ const send = async (
     show,
   }: { tester: Tester; request: ReadRequest; show(status: number, more: Partial<Tester>): Outcome },
 ): Promise<Outcome> => {
-  if (!tester.proxy && !URL.canParse(tester.typed.destination))
-    return show(422, { problems: { destination: ['The destination must be an https URL.'] } });
   if (submission.field('sure') !== 'yes')
     return show(422, { problems: { sure: ['Say that it is to be sent. Nothing was sent.'] } });
   return show(200, { above: await sendRequest(submission, request, routeOf(tester)) });
@@ -98,33 +103,28 @@ const send = async (
 
 export const proxiesPages = (console: Console): void => {
   const findTester = async (visit: Visit): Promise<Tester> => {
-    const proxy = bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
+    const proxy = await findStoredProxy(visit);
     const id = proxy.application_id;
-    const application = id === undefined ? undefined : ((await namesOf(visit, [id])).get(id) ?? id);
-    return { proxy, application, typed: newRequest, problems: {} };
+    const [names, requests] = await Promise.all([namesOf(visit, [id]), requestsCard(visit, proxy.id)]);
+    const application = id === undefined ? undefined : (names.get(id) ?? id);
+    return { proxy, application, requests, typed: newRequest, problems: {} };
   };
 
   const byHand: Tester = { proxy: undefined, application: undefined, typed: newRequest, problems: {} };
 
   console.get(PATH, (visit) => listPage(visit));
   console.get(`${PATH}/test`, async (visit) => proxyPage(visit, byHand));
-  // To check a request needs no second factor, and to send it does: the API asks for it.
+  // To preview a request needs no second factor, and to send it does: the API asks for it.
   console.post(
     `${PATH}/test`,
     (submission) => tryRequest(submission, { ...byHand, typed: typedIn(submission) }),
     typedFields,
   );
-  console.postAfterCode(`${PATH}/:id/timeout`, async (submission) => {
-    const tester = await findTester(submission);
-    const { proxy } = tester;
-    if (!proxy) throw notFound('proxy');
-    const refused = await changeTimeout(submission, proxy);
-    if (!refused) return { seeOther: `${PATH}/${proxy.id}?done=timeout` };
-    return { status: refused.status, page: proxyPage(submission, { ...tester, above: refused.above }) };
-  });
+  proxySavePages(console);
   proxyKeyPages(console);
   console.get(`${PATH}/:id`, async (visit) => {
-    const above = visit.query('done') === 'timeout' ? notice('good', 'The timeout was changed.') : undefined;
+    const sentence = doneSentences.get(visit.query('done'));
+    const above = sentence === undefined ? undefined : notice('good', sentence);
     return proxyPage(visit, { ...(await findTester(visit)), above });
   });
   console.post(

@@ -1,13 +1,12 @@
 // The page of a stored proxy, or of a typed destination, with a form that tries a request.
 // The key is hidden until the member opens it, after the second factor, because it may be all that a caller needs.
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
-import { invalidAttributes, fieldProblem, typedText } from './forms.ts';
+import { confirmed, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { rotationForm } from './proxy-key.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
 import type { Proxy } from './proxy-record.ts';
-import { timeoutPart } from './proxy-timeout.ts';
-import { addressOf, badge, consolePage, csrfField, may, notice, time } from './shell.ts';
+import { badge, consolePage, csrfField, may, notice, time } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 export type Tester = {
@@ -17,6 +16,8 @@ export type Tester = {
   typed: Typed;
   problems: TypedProblems;
   above?: HtmlValue;
+  /** The newest requests through the proxy. */
+  requests?: HtmlValue;
 };
 
 export const authBadge = ({ require_auth }: Proxy): Html =>
@@ -62,7 +63,8 @@ const routeCard = (
 <dt>Access</dt><dd>${authBadge(proxy)}</dd>
 <dt>Expressions</dt><dd>${proxy.expressions === 'on' ? 'on' : 'off: braces in requests are data'}</dd>
 <dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
-<dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'not narrowed')}</dd>
+<dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'any host')}</dd>
+<dt>Timeout</dt><dd>${proxy.timeout_seconds} seconds for the head of a response</dd>
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 ${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${time(previous_key_ends_at)}</dd>`}
@@ -70,9 +72,17 @@ ${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${ti
 ${lack !== undefined && notice('warn', lack)}
 ${transformBlock('Request transform', proxy.request_transform)}
 ${transformBlock('Response transform', proxy.response_transform)}
-${timeoutPart(visit.session, proxy)}
 ${keyBlock(proxy, visit.stepUp)}
 ${may(visit.session, 'proxy:update') && rotationForm(visit, proxy)}
+${
+  may(visit.session, 'proxy:delete') &&
+  confirmed(visit.session, {
+    action: `/console/proxies/${proxy.id}/delete`,
+    summary: 'Delete this proxy',
+    question: 'Its key stops working at once, everywhere. Its application stays.',
+    button: `Delete ${proxy.name}`,
+  })
+}
 </section>`;
 };
 
@@ -92,7 +102,7 @@ const area = (
   return html`<label>${label}<small>${hint}</small><textarea class="code" name="${name}" rows="${rows}" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes(`${name}-problem`, sentences)}>${typedText(typed[name])}</textarea>${fieldProblem(`${name}-problem`, sentences)}</label>`;
 };
 
-/** The default button checks. To send needs a tick, because it sends raw values. */
+/** The default button previews. To send needs a tick, because it sends raw values. */
 const testerCard = (session: Visit['session'], tester: Tester): Html => {
   const { proxy, typed, problems } = tester;
   const path = problemOf(problems, 'path');
@@ -107,10 +117,10 @@ ${!proxy && destinationField(tester)}
 <label>Path and query<input class="mono" name="path" value="${typed.path}" spellcheck="false" autocapitalize="off" autocomplete="off"${invalidAttributes('path-problem', path)}>${fieldProblem('path-problem', path)}</label></div>
 ${area(tester, { name: 'headers', label: 'Headers', hint: html`One on each line: <code>Name: value</code>`, rows: 3 })}
 ${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</code> becomes the value of the token`, rows: 8 })}
-<div class="actions"><button name="do" value="check" class="second" formnovalidate data-main>Check</button><span class="hint">sends nothing</span></div>
-<fieldset><legend>Send it</legend>
+<div class="actions"><button name="do" value="preview" formnovalidate data-main>Preview</button><span class="hint">sends nothing</span></div>
+<fieldset><legend>Send for real</legend>
 <label class="check"><input type="checkbox" name="sure" value="yes" required${invalidAttributes('sure-problem', sure)}>Send it, with the raw values of the tokens, to ${proxy ? html`<code>${hostOf(proxy.destination_url)}</code>` : 'the destination'}${fieldProblem('sure-problem', sure)}</label>
-<div class="actions"><button name="do" value="send" class="danger">Send</button></div></fieldset>
+<div class="actions"><button name="do" value="send" class="danger">Send for real</button></div></fieldset>
 </form></section>`;
 };
 
@@ -118,7 +128,7 @@ const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host :
 
 export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, tester: Tester): string => {
   const { session } = visit;
-  const { proxy, application, above } = tester;
+  const { proxy, application, above, requests } = tester;
   const title = proxy?.name ?? 'Try a destination';
   return consolePage(session, {
     title,
@@ -126,13 +136,14 @@ export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, test
     main: html`<p class="quiet"><a href="/console/proxies">Proxies</a></p>
 <div class="heading"><h1>${isolated(title)}</h1>${
       proxy &&
-      may(session, 'log:read') &&
-      html`<a href="${addressOf('/console/runs', { resource_id: proxy.id })}">Runs</a>`
+      may(session, 'proxy:update') &&
+      html`<a class="button second" href="/console/proxies/${proxy.id}/edit">Change</a>`
     }</div>
 ${above}
 ${
   proxy
-    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(visit, proxy, application)}</div></div>`
+    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(visit, proxy, application)}</div></div>
+${requests}`
     : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
 }`,
   });

@@ -1,4 +1,14 @@
-// A stored proxy as the API returns it to the console's pages.
+// A stored proxy as the API returns it to the console's pages, and its form: what was typed, as a body of the API, with errors by field.
+import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
+import { ELEMENTS_MAX } from '../code/formula-fields.ts';
+import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
+import { linesOf, problemsByPlace } from './forms.ts';
+import type { ApiAnswer } from './visit.ts';
+
+type Value = string | number | boolean;
+
+type Transform = { code: string; type?: string; expression?: string; replacement?: string };
+
 export type Proxy = {
   id: string;
   key?: string;
@@ -8,11 +18,211 @@ export type Proxy = {
   require_auth: boolean;
   expressions: 'on' | 'off';
   timeout_seconds: number;
-  request_transform?: { code: string };
-  response_transform?: { code: string };
+  request_transform?: Transform;
+  response_transform?: Transform;
   application_id?: string;
-  configuration: Record<string, unknown> | null;
+  configuration: Record<string, Value> | null;
   allowed_hosts?: string[];
   client_certificate?: { fingerprint_sha256: string; expires_at: string };
   created_at: string;
+  modified_at?: string;
+};
+
+const textFields = [
+  'name',
+  'destination_url',
+  'allowed_hosts',
+  'application_id',
+  'timeout_seconds',
+  'request_transform',
+  'response_transform',
+  'expression',
+  'replacement',
+  'certificate',
+  'private_key',
+  // Boxes: `yes` or empty.
+  'is_open',
+  'is_literal',
+  'no_certificate',
+  // The version that the form began with, so that changes of others are not overwritten.
+  'seen',
+  'form_id',
+] as const;
+
+export type ProxyField = (typeof textFields)[number];
+
+/** A value of the configuration, as typed. */
+export type ConfigurationRow = { name: string; type: 'text' | 'number' | 'yes or no'; value: string };
+
+export const configurationTypes = ['text', 'number', 'yes or no'] as const;
+
+export type ProxyForm = {
+  /** Undefined for a new one. */
+  proxy: Proxy | undefined;
+  typed: Record<ProxyField, string>;
+  rows: ConfigurationRow[];
+  problems: FieldProblems;
+};
+
+/** Long texts of the form, which are shown again if the session has ended. Without secrets. */
+export const keptFields: readonly ProxyField[] = ['name', 'destination_url', 'request_transform', 'response_transform'];
+
+/** One more than the API takes, which says so. */
+const ROWS_MAX = ELEMENTS_MAX + 1;
+
+/** At the end: each save gives new ones. */
+const EMPTY_ROWS = 2;
+
+const DEFAULT_REPLACEMENT = '*';
+
+export const rowField = (index: number, part: keyof ConfigurationRow): string => `configuration.${index}.${part}`;
+
+const emptyRow: ConfigurationRow = { name: '', type: 'text', value: '' };
+
+const rowOf = ([name, value]: [string, Value]): ConfigurationRow => {
+  const type = typeof value === 'string' ? 'text' : typeof value === 'number' ? 'number' : 'yes or no';
+  return { name, type, value: typeof value === 'boolean' ? (value ? 'yes' : 'no') : linesOf(String(value)) };
+};
+
+export const withEmptyRows = (rows: readonly ConfigurationRow[]): ConfigurationRow[] => [
+  ...rows,
+  ...Array.from({ length: Math.max(0, Math.min(EMPTY_ROWS, ROWS_MAX - rows.length)) }, () => emptyRow),
+];
+
+const isMask = (transform: Transform | undefined): boolean => transform?.type === 'mask';
+
+/** The version of a proxy: the time of its last change. */
+export const seenOf = ({ modified_at, created_at }: Proxy): string => modified_at ?? created_at;
+
+export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyForm => {
+  const { request_transform, response_transform } = proxy ?? {};
+  const mask = isMask(response_transform) ? response_transform : undefined;
+  const typed = {
+    name: proxy?.name ?? '',
+    destination_url: proxy?.destination_url ?? '',
+    allowed_hosts: (proxy?.allowed_hosts ?? []).join('\n'),
+    application_id: proxy?.application_id ?? '',
+    timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
+    request_transform: request_transform?.code ?? '',
+    response_transform: mask ? '' : (response_transform?.code ?? ''),
+    expression: mask?.expression ?? '',
+    replacement: mask?.replacement ?? DEFAULT_REPLACEMENT,
+    certificate: '',
+    private_key: '',
+    is_open: proxy && !proxy.require_auth ? 'yes' : '',
+    is_literal: proxy?.expressions === 'off' ? 'yes' : '',
+    no_certificate: '',
+    seen: proxy ? seenOf(proxy) : '',
+    form_id,
+  };
+  return { proxy, typed, rows: Object.entries(proxy?.configuration ?? {}).map(rowOf), problems: new Map() };
+};
+
+export const readProxyForm = (proxy: Proxy | undefined, field: (name: string) => string): ProxyForm => {
+  const typed = Object.fromEntries(textFields.map((name) => [name, linesOf(field(name))])) as ProxyForm['typed'];
+  const rows = Array.from({ length: ROWS_MAX }, (_, index): ConfigurationRow => {
+    const type = configurationTypes.find((each) => each === field(rowField(index, 'type'))) ?? 'text';
+    return { name: field(rowField(index, 'name')).trim(), type, value: linesOf(field(rowField(index, 'value'))) };
+  });
+  return { proxy, typed, rows: rows.filter(({ name, value }) => name !== '' || value !== ''), problems: new Map() };
+};
+
+const valueOfRow = ({ name, type, value }: ConfigurationRow, proxy: Proxy | undefined): Value | undefined => {
+  const text = value.trim();
+  if (type === 'number') return text !== '' && String(Number(text)) === text ? Number(text) : undefined;
+  if (type === 'yes or no') return text === 'yes' ? true : text === 'no' ? false : undefined;
+  // A textarea has no CR: a text that was not changed stays as it is stored.
+  const stored = Object.hasOwn(proxy?.configuration ?? {}, name) ? proxy?.configuration?.[name] : undefined;
+  return typeof stored === 'string' && linesOf(stored) === value ? stored : value;
+};
+
+const ROW_SENTENCES = {
+  text: 'must be text',
+  number: 'must be a number, such as 12 or -0.5; long numbers are text',
+  'yes or no': 'must be yes or no',
+} as const;
+
+/** Errors that the API cannot find, because the body of a request cannot hold them. */
+const problemsOfRows = ({ rows, proxy }: ProxyForm): Map<string, string[]> => {
+  const problems = new Map<string, string[]>();
+  rows.forEach((row, index) => {
+    if (row.name === '') problems.set(rowField(index, 'name'), ['must be there, beside the value']);
+    else if (rows.findIndex(({ name }) => name === row.name) < index)
+      problems.set(rowField(index, 'name'), ['must be there once']);
+    if (valueOfRow(row, proxy) === undefined) problems.set(rowField(index, 'value'), [ROW_SENTENCES[row.type]]);
+  });
+  return problems;
+};
+
+const responseOf = ({ response_transform, expression, replacement }: ProxyForm['typed']): unknown => {
+  const code = response_transform === '' ? {} : { code: response_transform };
+  if (expression !== '' || replacement !== DEFAULT_REPLACEMENT)
+    return { type: 'mask', matcher: 'regex', ...(expression !== '' && { expression }), replacement, ...code };
+  return response_transform === '' ? undefined : code;
+};
+
+const certificateOf = ({ certificate, private_key, no_certificate }: ProxyForm['typed']): unknown => {
+  if (certificate !== '' || private_key !== '') return { certificate, private_key };
+  return no_certificate === 'yes' ? null : undefined;
+};
+
+/** @returns the body for the API, or the errors that need no request. */
+export const bodyOfProxyForm = (
+  form: ProxyForm,
+): { json: Record<string, unknown>; problems?: never } | { json?: never; problems: FieldProblems } => {
+  const { typed, rows, proxy } = form;
+  const problems = problemsOfRows(form);
+  if (typed.no_certificate === 'yes' && typed.certificate + typed.private_key !== '')
+    problems.set('certificate', ['must be empty where the certificate is removed']);
+  if (problems.size > 0) return { problems };
+  const json = {
+    name: typed.name.trim(),
+    destination_url: typed.destination_url.trim(),
+    allowed_hosts: listOfLines(typed.allowed_hosts),
+    application: typed.application_id === '' ? null : { id: typed.application_id },
+    timeout_seconds: numberOf(typed.timeout_seconds),
+    request_transform: typed.request_transform === '' ? undefined : { code: typed.request_transform },
+    response_transform: responseOf(typed),
+    configuration: rows.length === 0 ? null : Object.fromEntries(rows.map((row) => [row.name, valueOfRow(row, proxy)])),
+    require_auth: typed.is_open !== 'yes',
+    expressions: typed.is_literal === 'yes' ? 'off' : 'on',
+    client_certificate: certificateOf(typed),
+  };
+  return { json };
+};
+
+/** Fields of places whose last name is not the field. */
+const renamed: Record<string, ProxyField> = {
+  application: 'application_id',
+  'application.id': 'application_id',
+  'request_transform.code': 'request_transform',
+  'response_transform.code': 'response_transform',
+  'response_transform.type': 'response_transform',
+  'response_transform.expression': 'expression',
+  'response_transform.replacement': 'replacement',
+  client_certificate: 'certificate',
+  'client_certificate.certificate': 'certificate',
+  'client_certificate.private_key': 'private_key',
+};
+
+const fieldOfPlace = ({ rows }: ProxyForm, place: string): string => {
+  const [, name] = /^configuration\.(.+)$/.exec(place) ?? [];
+  const row = rows.findIndex((each) => each.name === name);
+  if (row !== -1) return rowField(row, 'value');
+  if (Object.hasOwn(renamed, place)) return renamed[place] as ProxyField;
+  return textFields.find((field) => field === place.replace(/\[\d+\]$/, '')) ?? '';
+};
+
+/** The API's errors by field of the form. */
+export const problemsOfProxyForm = (form: ProxyForm, answer: ApiAnswer): FieldProblems => {
+  const problems = new Map<string, string[]>();
+  for (const [place, sentences] of problemsByPlace(answer)) {
+    const field = fieldOfPlace(form, place);
+    const [, index] = /^allowed_hosts\[(\d+)\]$/.exec(place) ?? [];
+    const line =
+      index === undefined ? '' : `Line ${numberedLines(form.typed.allowed_hosts)[Number(index)]?.line ?? ''} `;
+    const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : `${line}${each}`));
+    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
+  }
+  return problems;
 };

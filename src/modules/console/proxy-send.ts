@@ -94,18 +94,19 @@ const mediaType = (value: unknown): string => {
   return maskedText(type);
 };
 
-const forward = async (
-  { actAs }: Visit,
-  { method, url, headers, body }: ReadRequest,
-  route: Record<string, string>,
-): Promise<Sent> => {
-  const named = Object.fromEntries(headers);
+/** The headers of the request to the proxy. @param route the header that names the proxy or the destination. */
+export const headersToSend = ({ headers }: ReadRequest, route: Record<string, string>): Record<string, string> => {
   const hasAgent = headers.some(([name]) => name.toLowerCase() === 'user-agent');
+  return { ...(!hasAgent && { 'user-agent': USER_AGENT }), ...Object.fromEntries(headers), ...route };
+};
+
+const forward = async ({ actAs }: Visit, request: ReadRequest, route: Record<string, string>): Promise<Sent> => {
+  const { method, url, body } = request;
   const began = performance.now();
   const answer = await actAs({
     method,
     url,
-    headers: { ...(!hasAgent && { 'user-agent': USER_AGENT }), ...named, ...route },
+    headers: headersToSend(request, route),
     ...(body !== undefined && { payload: Buffer.from(body, 'utf8') }),
     payloadAsStream: true,
   });

@@ -473,6 +473,14 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ headers }) =>
       run(headers, headers),
+  'modules/proxy/outgoing findBase': (run) => {
+    const ctx = { egress: { check: (url: string) => new URL(url) }, config: { headerPrefixes: [] } };
+    return ({ headers, text }) => run(ctx, [...headers, ['svc-proxy-url', `https://x.test/?${text}`]], undefined, []);
+  },
+  'modules/proxy/outgoing proxyKeysOf':
+    (run) =>
+    ({ headers }) =>
+      run(headers, { proxyKeys: [] }),
   'modules/proxy/target baseOf':
     (run) =>
     ({ text }) =>

@@ -51,7 +51,7 @@ const checked = (
   }
 };
 
-export const valuesOf = (headers: Headers, wanted: string): string[] =>
+const valuesOf = (headers: Headers, wanted: string): string[] =>
   headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
 
 /** The headers that are forwarded. Expressions in other headers are ignored. */

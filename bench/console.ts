@@ -1,12 +1,26 @@
-// The figures of the pages for people: how long each takes with 10^5 tokens behind it, what it weighs with all that it loads,
-// and what a sign-in costs beside the argon2id in it.
+// The figures of the pages for people: how long each takes with 10^5 tokens and 10^6 rows of the log behind it, how many rows it reads,
+// what it weighs with all that it loads, and what a sign-in costs beside the argon2id in it.
+import { setTimeout } from 'node:timers/promises';
 import argon2 from 'argon2';
+import { Client } from 'pg';
+import { cpuSeconds } from './cpu-time.ts';
+import { insertLogs } from './filled.ts';
 import { fill } from './lists.ts';
-import { remove, type RunningServer, startServer } from './servers.ts';
+import { databaseOf, remove, type RunningServer, startServer } from './servers.ts';
 import { headersOf, median, round } from './turns.ts';
 
 const TOKENS = Number(process.env['BENCH_TOKENS'] ?? 100_000);
+/** Rows of the log of all tokens, and uses of one card. */
+const LOG_ROWS = 10 * TOKENS;
+const USES_OF_CARD = 20_000;
+const RUNS = 2_000;
+/** Looks before those that are measured: caches and plans of each connection are made. */
+const WARM_LOOKS = 40;
 const LOOKS = 200;
+/** A page reads pages of lists, of which a count reads 10,000 rows of an index; one that reads more scans. */
+const ROWS_READ_MAX = 25_000;
+/** Backends of PostgreSQL that are idle report what they read after ten seconds. */
+const REPORT_MS = 11_000;
 const SIGN_INS = 30;
 const PERSON = { email: 'ada@example.com', password: 'correct horse battery staple' };
 
@@ -70,42 +84,113 @@ const furnish = async (base_url: string, api_key: string) => {
   return { token, reactor, proxy };
 };
 
-/** Pages by name: p50 in ms of one look after another. */
+/** Uses of one card by a host, newest last: its timeline and its picture are of many rows. */
+const INSERT_USES = `
+INSERT INTO audit_log (tenant_id, id, actor_id, actor_type, entity_type, entity_ids, operation, message, created_at, disclosure,
+  destination_host, mac)
+SELECT tenant_id, (lpad(to_hex((extract(epoch FROM at) * 1000)::bigint), 12, '0') || '7' || substr(md5('u' || n), 1, 3) || '8' ||
+    substr(md5('u' || n), 4, 15))::uuid,
+  created_by, 'application', type, ARRAY[id], 'use', 'Token used', at, 'used', 'host-' || n % 300 || '.example.com', gen_random_uuid()
+FROM (SELECT n, now() - n * interval '40 seconds' AS at FROM generate_series(1, $2::int) AS n) AS rows, tokens
+WHERE id = $1`;
+
+const INSERT_USAGE = `
+INSERT INTO usage_hours
+SELECT $1, date_trunc('hour', now(), 'UTC') - n * interval '1 hour', kind, '00000000-0000-0000-0000-000000000000'::uuid, 1000, 2000,
+  ${Array.from({ length: 12 }, () => 80).join(', ')}
+FROM generate_series(0, 9600) AS n, unnest(ARRAY['stored', 'used', 'revealed', 'masked', 'refused', 'failed']) AS kind
+ON CONFLICT DO NOTHING`;
+
+/** Rows of tables that all connections have read so far: by a scan of the table, and by an index. */
+const readRows = async (client: Client): Promise<{ scanned: number; fetched: number }> => {
+  await setTimeout(REPORT_MS);
+  const { rows } =
+    await client.query(`SELECT sum(seq_tup_read)::float8 AS scanned, sum(idx_tup_fetch)::float8 AS fetched
+FROM pg_stat_user_tables WHERE n_live_tup > 10000`);
+  return rows[0] as { scanned: number; fetched: number };
+};
+
+/** Fills the tables that pages read, beside those of tokens. */
+const fillRest = async (client: Client, server: RunningServer, { token, reactor }: Furniture): Promise<void> => {
+  const { base_url, api_key, tenant_id } = server.credentials;
+  const react = `${base_url}/reactors/${reactor.id}/react`;
+  for (let run = 0; run < RUNS; run += 1) {
+    const body = JSON.stringify({ args: { card: `{{ ${token.id} }}` } });
+    await (await fetch(react, { method: 'POST', headers: headersOf(api_key), body })).arrayBuffer();
+  }
+  await insertLogs(client, LOG_ROWS);
+  await client.query(INSERT_USES, [token.id, USES_OF_CARD]);
+  await client.query(INSERT_USAGE, [tenant_id]);
+  await client.query('VACUUM ANALYZE');
+};
+
+type Furniture = Awaited<ReturnType<typeof furnish>>;
+
+const pagesOf = (run_id: string, { token, reactor, proxy }: Furniture, plain_id: string) => ({
+  home: '/console/home',
+  'home, 30 days': '/console/home?range=30d',
+  usage: '/console/usage',
+  find: '/console/find?q=none',
+  tokens: '/console/tokens',
+  'a token with few uses': `/console/tokens/${plain_id}`,
+  [`a card with ${USES_OF_CARD} uses`]: `/console/tokens/${token.id}`,
+  logs: '/console/logs',
+  'logs of a disclosure': '/console/logs?disclosure=used',
+  reactors: '/console/reactors',
+  reactor: `/console/reactors/${reactor.id}`,
+  runs: '/console/runs',
+  'failed runs': '/console/runs?outcome=any_failure',
+  'a run': `/console/runs/${run_id}`,
+  proxies: '/console/proxies',
+  proxy: `/console/proxies/${proxy.id}`,
+  applications: '/console/applications',
+  people: '/console/people',
+  account: '/console/account',
+});
+
+const look = async (url: string, cookie: string): Promise<number> => {
+  const { ms, result } = await timed(async () => {
+    const response = await fetch(url, { headers: { cookie }, redirect: 'manual' });
+    await response.arrayBuffer();
+    return response.status;
+  });
+  if (result !== 200) throw new Error(`${url}: ${result}`);
+  return ms;
+};
+
+/** Pages by name: the times of one look after another, the rows that one reads, and the weight of a first visit. */
 export const consolePages = async () => {
-  const server = await startServer();
+  const server = await startServer(undefined, { RATE_LIMIT: 'off', SESSION_IDLE: '12h' });
   const { base_url, api_key } = server.credentials;
+  const client = new Client(await databaseOf(server.dataDir));
   try {
     await fill(base_url, api_key, TOKENS);
-    const { token, reactor, proxy } = await furnish(base_url, api_key);
+    const furniture = await furnish(base_url, api_key);
+    const plain = await make(base_url, api_key, '/tokens', { type: 'token', data: 'plain' });
+    await client.connect();
+    await fillRest(client, server, furniture);
+    const runs = await fetch(`${base_url}/runs?size=1`, { headers: headersOf(api_key) });
+    const { data } = (await runs.json()) as { data: [{ id: string }] };
     const cookie = await enter(server);
-    const pages = {
-      tokens: '/console/tokens',
-      token: `/console/tokens/${token.id}`,
-      reactors: '/console/reactors',
-      reactor: `/console/reactors/${reactor.id}`,
-      proxies: '/console/proxies',
-      proxy: `/console/proxies/${proxy.id}`,
-      logs: '/console/logs',
-      people: '/console/people',
-    };
-    const p50_ms: Record<string, number> = {};
-    const kilobytes: Record<string, number> = {};
-    for (const [name, path] of Object.entries(pages)) {
+    const found: Record<string, object> = {};
+    for (const [name, path] of Object.entries(pagesOf(data[0].id, furniture, plain.id))) {
+      for (let warm = 0; warm < WARM_LOOKS; warm += 1) await look(base_url + path, cookie);
+      const before = await readRows(client);
+      const began = cpuSeconds(server.child.pid as number);
       const looks: number[] = [];
-      for (let look = 0; look < LOOKS; look += 1) {
-        const { ms, result } = await timed(async () => {
-          const response = await fetch(base_url + path, { headers: { cookie }, redirect: 'manual' });
-          await response.arrayBuffer();
-          return response.status;
-        });
-        if (result !== 200) throw new Error(`${path}: ${result}`);
-        looks.push(ms);
-      }
-      p50_ms[name] = round(median(looks));
-      kilobytes[name] = round((await weigh(base_url, path, cookie)) / 1000);
+      for (let count = 0; count < LOOKS; count += 1) looks.push(await look(base_url + path, cookie));
+      const cpu_ms = round(((cpuSeconds(server.child.pid as number) - began) * 1000) / LOOKS);
+      const after = await readRows(client);
+      const rows = Math.round((after.scanned - before.scanned + after.fetched - before.fetched) / LOOKS);
+      if (rows > ROWS_READ_MAX) throw new Error(`${name}: ${rows} rows of large tables are read`);
+      const p95 = looks.toSorted((one, other) => one - other)[Math.floor(LOOKS * 0.95)] as number;
+      const kilobytes = round((await weigh(base_url, path, cookie)) / 1000);
+      found[name] = { p50_ms: round(median(looks)), p95_ms: round(p95), cpu_ms, rows, kilobytes };
+      process.stderr.write(`${name}: ${JSON.stringify(found[name])}\n`);
     }
-    return { tokens: TOKENS, p50_ms, kilobytes };
+    return { tokens: TOKENS, log_rows: LOG_ROWS + USES_OF_CARD, p50_ms_at_most: 30, p95_ms_at_most: 60, pages: found };
   } finally {
+    await client.end();
     await server.stop();
     remove(server.dataDir);
   }

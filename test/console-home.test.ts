@@ -152,6 +152,32 @@ describe('a vault in use', () => {
   });
 });
 
+test('reveals above three times the usual of the hour need attention, with who made most', async () => {
+  const tenant = await server.newTenant();
+  const member = await server.signIn({ tenant });
+  const id = await storeCard(tenant);
+  const rule = { description: 'All', priority: 1, container: '/', transform: 'reveal', permissions: ['token:read'] };
+  const reader = await server.newKey(tenant, { rules: [rule] });
+  for (let count = 0; count < 10; count += 1)
+    expect((await server.request('GET', `/tokens/${id}`, { key: reader.api_key })).status).toBe(200);
+  await server.ctx.usage.write();
+  const alarm = async () => cardOf(await show(member), 'Needs attention') ?? '';
+  expect(await alarm()).toMatch(/10 reveals Above the usual 0 in the hour from .*, most by First application/);
+  const { tenant_id } = tenant;
+  const usual = (tokens: number) =>
+    server.sql(
+      `INSERT INTO usage_hours SELECT tenant_id, hour - day * interval '24 hours', kind, application_id, requests, $2,
+  ms_5, ms_10, ms_25, ms_50, ms_100, ms_250, ms_500, ms_1000, ms_2500, ms_5000, ms_10000, ms_more
+FROM usage_hours, generate_series(1, 8) AS day WHERE tenant_id = $1 AND kind = 'revealed' AND hour > now() - interval '2 hours'
+ON CONFLICT (tenant_id, application_id, hour, kind) DO UPDATE SET tokens = excluded.tokens`,
+      [tenant_id, tokens],
+    );
+  await usual(3);
+  expect(await alarm()).toContain('Above the usual 3');
+  await usual(4);
+  expect(await alarm()).not.toContain('Above the usual');
+});
+
 test('an empty vault has first steps with its own URL, which are gone when they are done', async () => {
   const tenant = await server.newTenant();
   const member = await server.signIn({ tenant });

@@ -202,6 +202,43 @@ describe('the filter', () => {
   });
 });
 
+describe('the export', () => {
+  const lines = (text: string): string[] => text.split('\r\n').filter((line) => line !== '');
+
+  test('is a file with all entries of the filter, each cell a text for spreadsheets', async () => {
+    const own = await server.newTenant();
+    const member = await server.signIn({ tenant: own });
+    const id = await create({ type: 'token', data: 'x', id: '@SUM(1)' }, own);
+    for (let count = 0; count < 30; count += 1) await create({ type: 'token', data: 'x' }, own);
+    const page = await show({ entity_type: 'token' }, member);
+    const [, path = ''] = /href="(\/console\/logs\/export[^"]*)"/.exec(page) ?? [];
+    const { status, headers, text } = await member.get(path.replaceAll('&amp;', '&'));
+    expect(status).toBe(200);
+    expect(headers.get('content-type')).toBe('text/csv; charset=utf-8');
+    expect(headers.get('content-disposition')).toMatch(/^attachment; filename="log-\d{4}-\d\d-\d\d\.csv"$/);
+    expect(lines(text)).toHaveLength(32);
+    expect(text).toContain(`'${id}`);
+    expect(text).not.toContain(`,${id}`);
+    const rows = await server.sql('SELECT message FROM audit_log WHERE actor_id = $1', [member.user_id]);
+    expect(rows.filter(({ message }) => message === 'Logs exported')).toHaveLength(1);
+  });
+
+  test('of a filter that is wrong leads to the page that says so', async () => {
+    const { status, headers } = await browser.get('/console/logs/export?entity_type=x-1');
+    expect([status, headers.get('location')]).toEqual([303, '/console/logs?entity_type=x-1']);
+    expect((await browser.get('/console/logs/export?outcome=a&outcome=b')).status).toBe(400);
+  });
+
+  test('has nothing of another tenant, and nothing for a role without the log', async () => {
+    const stranger = await server.signIn({ tenant: await server.newTenant() });
+    expect((await stranger.get('/console/logs/export')).text).not.toContain(tenant.tenant_id);
+    const support = await server.signIn({ tenant });
+    const path = `/tenants/self/members/${support.member_id}`;
+    expect((await server.request('PUT', path, { json: { role: 'SUPPORT' }, key: tenant.api_key })).status).toBe(200);
+    expect((await support.get('/console/logs/export')).status).toBe(403);
+  });
+});
+
 test("another tenant's entries, and the names of who made them, are on no page", async () => {
   const other = await server.newTenant();
   const id = await create({ data: 'x' }, other);

@@ -3,7 +3,12 @@
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
-import { countWaitingInvitations, findKeysToWatch, findStepsDone } from '../src/modules/console/home-rows.ts';
+import {
+  countRevealed,
+  countWaitingInvitations,
+  findKeysToWatch,
+  findStepsDone,
+} from '../src/modules/console/home-rows.ts';
 import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
 import {
   countRuns,
@@ -519,6 +524,8 @@ test('what the first page of the console asks beyond lists is found by indexes',
   expect([done.token, done.run]).toEqual([true, true]);
   await findKeysToWatch(db, { now: new Date(0), before: new Date(1) });
   await countWaitingInvitations(db, new Date(0));
+  const hour = new Date(Math.floor(now.getTime() / 3_600_000) * 3_600_000);
+  expect((await countRevealed(db, [hour])).size).toBeLessThanOrEqual(1);
 });
 
 test('the usage of 30 days is read by an index, and what is too old is found', async () => {

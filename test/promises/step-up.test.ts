@@ -89,6 +89,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/proxies/:id/edit': 'code',
   '/console/proxies/:id/delete': 'code',
   '/console/tokens/search': 'operation',
+  '/console/tokens/search/delete': 'code',
   // By last four digits alone, which the mask shows.
   '/console/find': 'plain',
   '/console/tokens/:id/reveal': 'code',

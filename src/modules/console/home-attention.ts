@@ -1,8 +1,8 @@
-// What needs attention, on the home page: code that fails, keys that can do too much or end soon, and invitations that wait.
+// What needs attention, on the home page: code that fails, more reveals than usual, keys that can do too much or end soon, and invitations that wait.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
-import { countWaitingInvitations, findKeysToWatch, type KeyToWatch } from './home-rows.ts';
+import { countRevealed, countWaitingInvitations, findKeysToWatch, type KeyToWatch } from './home-rows.ts';
 import { isolated } from './list-parts.ts';
 import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PATH } from './run-record.ts';
 import { addressOf, badge, may, time } from './shell.ts';
@@ -68,6 +68,47 @@ const failedItems = async (visit: Visit): Promise<Html[]> => {
     .map((group) => failedItem(visit, group, names, failed));
 };
 
+/** What is usual is the median of this hour on the days before. */
+const USUAL_DAYS = 14;
+const ABOVE_USUAL = 3;
+/** Fewer are no alarm: a person who opens some cards is none. */
+const REVEALS_MIN = 10;
+/** The hour that has begun, and the one before: figures come once a minute. */
+const HOURS_WATCHED = 2;
+
+const medianOf = (counts: readonly number[]): number =>
+  counts.toSorted((one, other) => one - other)[Math.floor(counts.length / 2)] ?? 0;
+
+/** The caller of most of the newest entries of the hour. */
+const revealedItem = async (visit: Visit, hour: number, count: number, usual: number): Promise<Html> => {
+  const range = { start_date: new Date(hour).toISOString(), end_date: new Date(hour + HOUR_MS).toISOString() };
+  const filter = { disclosure: 'revealed', ...range };
+  const { data } = bodyOf<{ data: { actor_id?: string; actor_name?: string }[] }>(
+    await visit.api({ method: 'GET', url: addressOf('/logs', { ...filter, size: String(FAILED_MAX) }) }),
+  );
+  const most = mostCommon(data.map(({ actor_id }) => actor_id));
+  const name = data.find(({ actor_id }) => actor_id === most)?.actor_name;
+  return item(
+    badge(`${count.toLocaleString('en')} reveals`, 'warn'),
+    html`<a href="${addressOf('/console/logs', filter)}">Above the usual ${usual.toLocaleString('en')}</a> in the hour from ${time(range.start_date)}${name !== undefined && html`, most by ${isolated(name)}`}`,
+  );
+};
+
+const revealedItems = async (visit: Visit): Promise<Html[]> => {
+  if (!may(visit.session, 'log:read')) return [];
+  const newest = Math.floor(visit.ctx.now().getTime() / HOUR_MS) * HOUR_MS;
+  const watched = Array.from({ length: HOURS_WATCHED }, (_, back) => newest - back * HOUR_MS);
+  const usualHours = (hour: number) => Array.from({ length: USUAL_DAYS }, (_, day) => hour - (day + 1) * 24 * HOUR_MS);
+  const hours = watched.flatMap((hour) => [hour, ...usualHours(hour)]).map((hour) => new Date(hour));
+  const counts = await countRevealed(visit.ctx.db.for(visit.session), hours);
+  const items = watched.map(async (hour) => {
+    const count = counts.get(hour) ?? 0;
+    const usual = medianOf(usualHours(hour).map((each) => counts.get(each) ?? 0));
+    return count >= REVEALS_MIN && count > ABOVE_USUAL * usual ? [await revealedItem(visit, hour, count, usual)] : [];
+  });
+  return (await Promise.all(items)).flat();
+};
+
 const keyItem = ({ name, expires_at, application_id, application, permissions: held }: KeyToWatch): Html => {
   const key = html`${name === null ? 'A key' : html`The key ${isolated(name)}`} of <a href="/console/applications/${application_id}">${isolated(application)}</a>`;
   if (expires_at !== null)
@@ -99,7 +140,9 @@ const invitationItems = async (visit: Visit): Promise<Html[]> => {
 /** Undefined for a role that sees none of it. */
 export const attentionCard = async (visit: Visit): Promise<Html | undefined> => {
   if (!may(visit.session, 'log:read') && !may(visit.session, 'application:read')) return undefined;
-  const items = (await Promise.all([failedItems(visit), keyItems(visit), invitationItems(visit)])).flat();
+  const items = (
+    await Promise.all([failedItems(visit), revealedItems(visit), keyItems(visit), invitationItems(visit)])
+  ).flat();
   return html`<section class="card"><h2>Needs attention</h2>${
     items.length === 0 ? html`<p class="quiet">Nothing, as of now.</p>` : html`<ul class="attention">${items}</ul>`
   }</section>`;

@@ -1,4 +1,5 @@
 // What the home page says of a vault beyond the API's lists: which keys have no end or end soon, and what was done at all.
+import { ALL_APPLICATIONS } from '../access/rows/usage-hours.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 
 /** Of keys that need attention. */
@@ -40,6 +41,20 @@ export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery,
     [tenant_id, now],
   )) as [{ count: number }];
   return count;
+};
+
+/** Tokens whose values were revealed in each of these hours, by its beginning in ms; hours without any have none. */
+export const countRevealed = async (
+  { query, tenant_id }: TenantQuery,
+  hours: readonly Date[],
+): Promise<ReadonlyMap<number, number>> => {
+  const rows = (await query(
+    'count-revealed',
+    `SELECT hour, tokens::float8 AS tokens FROM usage_hours
+WHERE tenant_id = $1 AND application_id = $2::uuid AND hour = ANY ($3::timestamptz[]) AND kind = 'revealed'`,
+    [tenant_id, ALL_APPLICATIONS, hours],
+  )) as { hour: Date; tokens: number }[];
+  return new Map(rows.map(({ hour, tokens }) => [hour.getTime(), tokens]));
 };
 
 export type StepsDone = { token: boolean; key: boolean; run: boolean; people: boolean };

@@ -21,9 +21,10 @@ import {
 } from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
 import { addressOf, consolePage, empty } from './shell.ts';
-import { bodyOf, type Console, type Visit } from './visit.ts';
+import { bodyOf, type Console, type Outcome as PageOutcome, type Visit } from './visit.ts';
 
 const PATH = '/console/logs';
+const EXPORT_PATH = '/console/logs/export';
 
 const filterNames = [
   'entity_type',
@@ -73,9 +74,28 @@ ${times('end_date', 'Before, in UTC')}
 </form></details>`;
 };
 
+const readFilter = (visit: Visit): Filter =>
+  Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
+
+/** All entries of the filter, as the API exports them: each cell is text for spreadsheets. */
+const exportEntries = async (visit: Visit): Promise<PageOutcome> => {
+  const filter = readFilter(visit);
+  const file = await visit.actAs({
+    method: 'GET',
+    url: addressOf('/logs', filter),
+    headers: { accept: 'text/csv' },
+    payloadAsStream: true,
+  });
+  if (file.statusCode === 200) return { file, name: `log-${visit.ctx.now().toISOString().slice(0, 10)}.csv` };
+  file.stream().destroy();
+  // The page says what is wrong with a filter.
+  if (file.statusCode === 400) return { seeOther: addressOf(PATH, filter) };
+  return bodyOf({ status: file.statusCode, headers: file.headers, body: undefined, ms: 0 });
+};
+
 export const logsPages = (console: Console): void => {
   const show = async (visit: Visit) => {
-    const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
+    const filter = readFilter(visit);
     const start = visit.query('start');
     const [listed, types] = await Promise.all([
       fetchPage<LogEntry>((size) =>
@@ -86,7 +106,7 @@ export const logsPages = (console: Console): void => {
     const entityTypes = bodyOf<EntityType[]>(types);
     const { page, problems } = listed;
     const displayNames = new Map(entityTypes.map(({ value, display_name }) => [value, display_name]));
-    const main = html`<h1>Logs</h1>
+    const main = html`<div class="heading"><h1>Logs</h1>${page && html`<a class="button second small" href="${addressOf(EXPORT_PATH, filter)}">Export as CSV</a>`}</div>
 ${filterForm(filter, entityTypes, problems)}
 ${otherProblems(problems, filterNames)}
 ${page && (page.data.length > 0 ? logTable(page.data, displayNames) : empty('No entries match.'))}
@@ -95,4 +115,5 @@ ${cursorPager(PATH, filter, { start, page })}`;
   };
 
   console.get(PATH, show);
+  console.get(EXPORT_PATH, exportEntries);
 };

@@ -17,6 +17,7 @@ import {
   statusOf,
   totalOf,
 } from './list-parts.ts';
+import { DELETE_PATH, deleteCard, deleteFound, type DeleteProblem } from './delete-by-search.ts';
 import { badge, addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
 import { tokenPages } from './token-page.ts';
 import { maskLine, type ShownToken, tokenLink } from './token-parts.ts';
@@ -93,7 +94,7 @@ type Shown = {
   done?: Html | undefined;
 };
 
-const pageOf = (visit: Visit, { listed, query, filter, none, pager, done }: Shown): Outcome => {
+const pageOf = (visit: Visit, { listed, query, filter, none, pager, done }: Shown): Outcome & { page: string } => {
   const { page, problems } = listed;
   const total = page && totalOf(page);
   const main = html`<div class="heading"><h1>Tokens</h1>${total !== undefined && html`<span class="quiet">${total} ${query !== '' || isFiltering(filter) ? 'found' : 'in all'}</span>`}</div>
@@ -153,10 +154,10 @@ const expandQuery = (query: string): string => {
   return text.length <= BARE_TEXT_LENGTH_MAX && bareText.test(text) ? `id:"${text}" OR data:"${text}"` : query;
 };
 
-const search = async (submission: Submission): Promise<Outcome> => {
+const search = async (submission: Submission, problem?: DeleteProblem): Promise<Outcome & { page: string }> => {
   const { session } = submission;
   const query = submission.field('query');
-  const start = submission.field('start');
+  const start = problem ? '' : submission.field('start');
   const listed = await fetchPage<ShownToken>((size) =>
     submission.api({
       method: 'POST',
@@ -175,14 +176,24 @@ const search = async (submission: Submission): Promise<Outcome> => {
     query,
     filter: noFilter,
     none: 'No tokens match.',
-    pager: html`${pager}<p><a href="${PATH}">All tokens</a></p>`,
+    pager: html`${pager}${start === '' && listed.page && deleteCard(submission, query, listed.page, problem)}<p><a href="${PATH}">All tokens</a></p>`,
+    done: problem?.above,
   });
 };
 
 export const tokensPages = (console: Console): void => {
   console.get(PATH, showList);
-  console.post(SEARCH_PATH, search);
+  console.post(SEARCH_PATH, (submission) => search(submission));
+  console.postAfterCode(
+    DELETE_PATH,
+    (submission) =>
+      deleteFound(submission, {
+        expand: expandQuery,
+        showSearch: async (problem) => (await search(submission, problem)).page,
+      }),
+    ['query'],
+  );
   // A search is not part of the URL, so a reload shows the list.
-  console.get(SEARCH_PATH, async () => ({ seeOther: PATH }));
+  for (const path of [SEARCH_PATH, DELETE_PATH]) console.get(path, async () => ({ seeOther: PATH }));
   tokenPages(console);
 };

@@ -55,7 +55,12 @@ export type Visit = {
 export type Submission = Visit & { field(name: string): string };
 
 /** A page or a redirect. After a change the browser is redirected, so that a reload does not repeat it. */
-export type Outcome = string | { seeOther: string } | { status: number; page: string };
+export type Outcome =
+  | string
+  | { seeOther: string }
+  | { status: number; page: string }
+  /** A stream of the API as a file. */
+  | { file: LightMyRequestResponse; name: string };
 
 type FormAction = (submission: Submission) => Promise<Outcome>;
 
@@ -159,6 +164,19 @@ const noLongerValid = ({ url }: FastifyRequest) => ({
   again: { path: url, label: 'Open the page again' },
 });
 
+/** The stream ends in the API too where the browser leaves. */
+const sendFile = (
+  reply: FastifyReply,
+  { file, name }: { file: LightMyRequestResponse; name: string },
+): FastifyReply => {
+  const stream = file.stream();
+  stream.once('close', () => (file.raw.res as unknown as { destroy(): void }).destroy());
+  return reply
+    .type(String(file.headers['content-type']))
+    .header('content-disposition', `attachment; filename="${name}"`)
+    .send(stream);
+};
+
 /** @param scope for pages (platform/http/pages.ts). */
 export const openConsole = (scope: App, ctx: PeopleContext, authentication: Authentication): Console => {
   const actAs = (
@@ -225,6 +243,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
 
   const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
     if (typeof outcome === 'string') return sendPage(reply, 200, outcome);
+    if ('file' in outcome) return sendFile(reply, outcome);
     return 'page' in outcome ? sendPage(reply, outcome.status, outcome.page) : reply.redirect(outcome.seeOther, 303);
   };
 

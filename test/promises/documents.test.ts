@@ -216,7 +216,7 @@ test('each filter of tests in CONTRIBUTING.md finds a file', () => {
 
 test('every file of the source that a page names in backticks, without its folder, exists', () => {
   const all = new Set(
-    ['src', 'test', 'bench', 'drills', 'packages', 'bin', 'prisma', 'demo', 'deploy', 'release', 'formulas']
+    ['src', 'test', 'bench', 'drills', 'packages', 'sdk', 'bin', 'prisma', 'demo', 'deploy', 'release', 'formulas']
       .filter(exists)
       .flatMap(filesBelow)
       .map((file) => basename(file)),

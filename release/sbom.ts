@@ -33,14 +33,11 @@ export const OPTIONAL_IN_DEV_IMAGE = [...OPTIONAL_IN_IMAGE, `node_modules/@embed
 /** The package `pg` at `node_modules/pg`, or below another package. */
 const nameAt = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
 
-/** The build bundles Prisma's client, the page of the API reference, and what code in the sandbox may use. */
+/** The build bundles Prisma's client, and what code in the sandbox may use. */
 const findBundled = (): string[] => {
   const sandbox = [...read('dist/generated/sandbox/LICENSES.txt').matchAll(/^(\S+) (\d+\.\d+\.\d+\S*) \(/gm)];
-  const packages = ['@prisma/client', '@fastify/swagger-ui'].map((name) => {
-    const { version } = JSON.parse(read(`node_modules/${name}/package.json`)) as Entry;
-    return `${name}@${version}`;
-  });
-  return [...sandbox.map(([, name, version]) => `${name}@${version}`), ...packages];
+  const { version } = JSON.parse(read('node_modules/@prisma/client/package.json')) as Entry;
+  return [...sandbox.map(([, name, of]) => `${name}@${of}`), `@prisma/client@${version}`];
 };
 
 /** @param optional paths of the optional packages that are installed. */

@@ -57,7 +57,7 @@ import { membersRoutes } from './modules/people/members.routes.ts';
 import { consoleRoutes } from './modules/console/routes.ts';
 import { healthRoutes, metricsRoutes } from './modules/health/routes.ts';
 import { testingRoutes } from './modules/testing/testing.routes.ts';
-import { docsRoutes } from './modules/docs/routes.ts';
+import { docsPages, docsRoutes } from './modules/docs/routes.ts';
 import type { Context } from './modules.ts';
 
 /** Longest path parameter: a token id whose characters are each percent-encoded as three bytes of UTF-8. */
@@ -186,10 +186,11 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   await proxyRoutes(app, ctx, authentication);
   await fieldsRoutes(app, ctx);
   metricsRoutes(app, ctx);
-  if (ctx.config.docs) await docsRoutes(app, ctx.config);
+  if (ctx.config.docs) docsRoutes(app, ctx.config);
   await addPages(app, ctx.config, (scope: App) => {
     collectRoutes(scope, ctx);
     joinRoutes(scope, ctx);
+    if (ctx.config.docs) docsPages(scope, ctx.config);
     if (ctx.config.console) consoleRoutes(scope, ctx, authentication);
   });
 

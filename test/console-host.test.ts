@@ -31,6 +31,7 @@ const otherPaths = [
   '/healthz',
   '/readyz',
   '/docs',
+  '/docs/tokens',
   '/openapi.json',
   '/proxy',
   '/proxy/x',

@@ -1,78 +1,72 @@
-// Serves the front page, the OpenAPI document and the API reference, all from this origin under a strict content security
-// policy. The script and the style are those of @fastify/swagger-ui, copied when the project is built: the routes of that
-// package have no permission.
-import { readFileSync } from 'node:fs';
-import type { Config } from '../../platform/config/config.ts';
+// Serves the front page, the OpenAPI document, and the API reference, whose pages are made of the document. Each is made on its
+// first request and kept compressed, so that neither the start nor a later request makes any of it.
+import { notFound } from '../../platform/base/errors.ts';
+import { version } from '../../platform/base/version.ts';
+import { type Config, consoleUrlOf } from '../../platform/config/config.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { asset, serveAsset } from '../../platform/http/assets.ts';
+import { createPacked, sendPacked } from '../../platform/http/assets.ts';
 import { documentOf } from '../../platform/http/openapi/openapi.ts';
 import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
-import { addPageHeaders } from '../../platform/http/pages.ts';
-import { version } from '../../platform/base/version.ts';
+import { sendPage } from '../../platform/http/pages.ts';
+import { type Node, readReference } from './reference.ts';
+import { chapterPage, createOverview, DOCS_PATH, DOCUMENT_PATH, type Places } from './reference-pages.ts';
 
-const welcome = { name: 'Strongroom', version, docs: '/docs', openapi: '/openapi.json' };
+const welcome = { name: 'Strongroom', version, docs: DOCS_PATH, openapi: DOCUMENT_PATH };
 
 /** The committed document has an address, as generated clients need one. The served document has its own server. */
 const servedFrom = [{ url: '/', description: 'The vault that serves this document.' }];
 
-const title = 'Strongroom API reference';
-
-const start = `addEventListener('load', () => {
-  SwaggerUIBundle({
-    url: '/openapi.json',
-    domNode: document.getElementById('reference'),
-    deepLinking: true,
-    displayRequestDuration: true,
-    persistAuthorization: false,
-    // The default sends the document to a public validator.
-    validatorUrl: null,
-  });
-});
-`;
-
-const readAssets = () => {
-  const read = (name: string) => readFileSync(new URL(`../../generated/swagger-ui/${name}`, import.meta.url));
-  return {
-    style: asset('/docs', 'swagger-ui.css', read('swagger-ui.css')),
-    bundle: asset('/docs', 'swagger-ui-bundle.js', read('swagger-ui-bundle.js')),
-    start: asset('/docs', 'start.js', Buffer.from(start)),
-    icon: asset('/docs', 'icon.svg', readFileSync(new URL('../../platform/http/static/icon.svg', import.meta.url))),
-  };
-};
-
-const pageOf = (assets: ReturnType<typeof readAssets>) => `<!doctype html>
-<html lang="en">
-  <head>
-    <meta charset="utf-8">
-    <meta name="viewport" content="width=device-width, initial-scale=1">
-    <title>${title}</title>
-    <link rel="icon" type="image/svg+xml" href="${assets.icon.path}">
-    <link rel="stylesheet" href="${assets.style.path}">
-  </head>
-  <body>
-    <div id="reference"></div>
-    <noscript>The reference needs JavaScript. The document it shows: <a href="/openapi.json">/openapi.json</a></noscript>
-    <script src="${assets.bundle.path}"></script>
-    <script src="${assets.start.path}"></script>
-  </body>
-</html>
-`;
+type DocsConfig = Pick<Config, 'headerPrefixes' | 'publicUrl' | 'console' | 'consoleHost'>;
 
 const open = { config: { permission: null }, schema: { hide: true } } as const;
 
-export const docsRoutes = async (app: App, { headerPrefixes }: Pick<Config, 'headerPrefixes'>): Promise<void> => {
+const HTML = 'text/html; charset=utf-8';
+
+const once = <Value>(make: () => Value): (() => Value) => {
+  let made: { value: Value } | undefined;
+  return () => (made ??= { value: make() }).value;
+};
+
+/** The front page, and the document. */
+export const docsRoutes = (app: App, { headerPrefixes }: DocsConfig): void => {
   app.get('/', open, async (request, reply) => {
     reply.header('vary', 'accept');
-    return (request.headers.accept ?? '').includes('text/html') ? reply.redirect('/docs', 302) : welcome;
+    return (request.headers.accept ?? '').includes('text/html') ? reply.redirect(DOCS_PATH, 302) : welcome;
   });
-  app.get('/openapi.json', open, async () => withPrefixes({ ...documentOf(app), servers: servedFrom }, headerPrefixes));
+  const served = createPacked(() =>
+    JSON.stringify(withPrefixes({ ...documentOf(app), servers: servedFrom }, headerPrefixes)),
+  );
+  app.get(DOCUMENT_PATH, open, async (request, reply) =>
+    sendPacked(request, reply, 'application/json; charset=utf-8', served),
+  );
+};
 
-  await app.register(async (scope: App) => {
-    // swagger-ui sets style attributes.
-    await addPageHeaders(scope, ["'self'", "'unsafe-inline'"]);
-    const assets = readAssets();
-    const page = pageOf(assets);
-    scope.get('/docs', open, async (_request, reply) => reply.type('text/html; charset=utf-8').send(page));
-    for (const each of Object.values(assets)) serveAsset(scope, each);
+/** Call within `addPages`. */
+export const docsPages = (scope: App, config: DocsConfig): void => {
+  const reference = once(() => readReference(withPrefixes(documentOf(scope), config.headerPrefixes) as Node));
+  const places = once((): Places => {
+    const serverUrl = config.publicUrl ?? reference().serverUrl;
+    const origin = config.consoleHost === undefined ? '' : consoleUrlOf(config, serverUrl);
+    return { serverUrl, consoleUrl: config.console ? `${origin}/console` : undefined };
+  });
+  const overview = once(() => createOverview(reference(), places()));
+  const first = createPacked(() => overview()(''));
+  const chapters = once(
+    () =>
+      new Map(
+        reference()
+          .groups.flatMap((group) => group.chapters)
+          .map((chapter) => [chapter.slug, createPacked(() => chapterPage(reference(), places(), chapter))] as const),
+      ),
+  );
+  scope.get(DOCS_PATH, open, async (request, reply) => {
+    const { q = '' } = request.query as { q?: unknown };
+    if (typeof q !== 'string' || q.trim() === '') return sendPacked(request, reply, HTML, first);
+    return sendPage(reply, 200, overview()(q));
+  });
+  scope.get(`${DOCS_PATH}/:chapter`, open, async (request, reply) => {
+    const page = chapters().get((request.params as { chapter: string }).chapter);
+    if (page === undefined) throw notFound('chapter');
+    return sendPacked(request, reply, HTML, page);
   });
 };

@@ -85,6 +85,7 @@ const parameters = {
     description:
       'The base URL to forward to, without a stored proxy: an https URL with the name of a host, not an address.',
     schema: { type: 'string', format: 'uri' },
+    example: 'https://api.example.com/v1',
   },
 };
 

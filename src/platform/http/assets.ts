@@ -1,7 +1,8 @@
-// Serves static files of pages, compressed once. Their path has a hash of their content, so that browsers may cache them for
+// Serves static files and generated texts of pages, compressed once. Files: Their path has a hash of their content, so that browsers may cache them for
 // good. They must not contain secrets or data of clients.
-import { crc32, gzip } from 'node:zlib';
+import { crc32, gunzip, gzip } from 'node:zlib';
 import { promisify } from 'node:util';
+import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { App } from './app-type.ts';
 
 export type Asset = { path: string; type: string; content: Buffer };
@@ -21,17 +22,32 @@ export const asset = (folder: string, name: string, content: Buffer): Asset => {
   return { path: `${folder}/${name.slice(0, dot)}.${hash}${name.slice(dot)}`, type, content };
 };
 
+const gzipAsync = promisify(gzip);
+const gunzipAsync = promisify(gunzip);
+
+/** A text that is made when it is first asked for, and kept compressed. @param make its errors are those of the request. */
+export const createPacked = (make: () => string | Buffer): (() => Promise<Buffer>) => {
+  let packed: Promise<Buffer> | undefined;
+  return () => (packed ??= gzipAsync(make()));
+};
+
+/** Sends a packed text, unpacked to a client that does not take gzip. */
+export const sendPacked = async (
+  request: FastifyRequest,
+  reply: FastifyReply,
+  type: string,
+  packed: () => Promise<Buffer>,
+): Promise<FastifyReply> => {
+  reply.headers({ 'content-type': type, vary: 'accept-encoding' });
+  const content = await packed();
+  if (!/\bgzip\b/.test(String(request.headers['accept-encoding']))) return reply.send(await gunzipAsync(content));
+  return reply.header('content-encoding', 'gzip').send(content);
+};
+
 export const serveAsset = (app: App, { path, type, content }: Asset): void => {
-  let compressed: Promise<Buffer> | undefined;
+  const packed = createPacked(() => content);
   app.get(path, { config: { permission: null }, schema: { hide: true } }, async (request, reply) => {
-    reply.headers({
-      'content-type': type,
-      'cache-control': 'public, max-age=31536000, immutable',
-      vary: 'accept-encoding',
-    });
-    if (!/\bgzip\b/.test(String(request.headers['accept-encoding']))) return content;
-    compressed ??= promisify(gzip)(content);
-    reply.header('content-encoding', 'gzip');
-    return compressed;
+    reply.header('cache-control', 'public, max-age=31536000, immutable');
+    return sendPacked(request, reply, type, packed);
   });
 };

@@ -20,6 +20,8 @@ const assets = {
   script: readStatic('console.js'),
   passkeys: readStatic('passkeys.js'),
   icon: readStatic('icon.svg'),
+  referenceStyle: readStatic('reference.css'),
+  referenceScript: readStatic('reference.js'),
 };
 
 /** More fields than any form of a page has. */
@@ -59,7 +61,7 @@ export const fieldOf = (form: URLSearchParams, name: string): string => {
   return value;
 };
 
-/** A complete page. @param page.width `narrow` for a single form in the middle. @param page.hasNoScript where no script may run. @param page.hasPasskeys where a form takes one. */
+/** A complete page. @param page.width `narrow` for a single form in the middle. @param page.hasNoScript where no script may run. @param page.hasPasskeys where a form takes one. @param page.isReference for the API reference. */
 export const pageOf = (page: {
   title: string;
   header?: Html;
@@ -67,6 +69,7 @@ export const pageOf = (page: {
   width?: 'narrow';
   hasNoScript?: true;
   hasPasskeys?: boolean;
+  isReference?: true;
 }): string =>
   String(html`<!doctype html>
 <html lang="en">
@@ -78,6 +81,11 @@ export const pageOf = (page: {
 <link rel="icon" type="image/svg+xml" href="${assets.icon.path}">
 <link rel="stylesheet" href="${assets.style.path}">
 ${page.hasNoScript ? undefined : html`<script type="module" src="${assets.script.path}"></script>`}
+${
+  page.isReference &&
+  html`<link rel="stylesheet" href="${assets.referenceStyle.path}">
+<script type="module" src="${assets.referenceScript.path}"></script>`
+}
 ${page.hasPasskeys === true && html`<script type="module" src="${assets.passkeys.path}"></script>`}
 </head>
 <body${page.header && html` class="framed"`}>
@@ -161,14 +169,14 @@ const refuseOtherUses = ({ headers, routeOptions }: FastifyRequest): void => {
 };
 
 /** Security headers: pages load nothing from other origins, cannot be framed, and send no Referer. */
-export const addPageHeaders = async (scope: App, styleSrc: string[]): Promise<void> => {
+const addPageHeaders = async (scope: App): Promise<void> => {
   await scope.register(fastifyHelmet, {
     contentSecurityPolicy: {
       useDefaults: false,
       directives: {
         defaultSrc: ["'none'"],
         scriptSrc: ["'self'"],
-        styleSrc,
+        styleSrc: ["'self'"],
         imgSrc: ["'self'", 'data:'],
         connectSrc: ["'self'"],
         formAction: ["'self'"],
@@ -190,7 +198,7 @@ export const addPages = async (
   register: (scope: App) => void | Promise<void>,
 ): Promise<void> => {
   await app.register(async (scope: App) => {
-    await addPageHeaders(scope, ["'self'"]);
+    await addPageHeaders(scope);
     scope.removeAllContentTypeParsers();
     scope.addContentTypeParser('application/x-www-form-urlencoded', { parseAs: 'buffer' }, (request, body, done) => {
       try {

@@ -55,13 +55,22 @@ export const servers = [
   { url: 'http://127.0.0.1:8080', description: 'A vault on this machine, as `npm start` starts it.' },
 ];
 
-export const tags = [...sectionsOf(textOf(sections, 'Tags'), '##')].map(([name, description]) => ({
-  name,
-  description,
-}));
+const SOURCE_URL = 'https://github.com/strongroom/strongroom/blob/main/';
+
+/** A section of a tag is its description, and in a last line `See:` with its guide first, then its decisions. */
+const tagOf = ([name, section]: [name: string, section: string]) => {
+  const [description = '', links = ''] = section.split('\nSee: ');
+  const [guide, ...decisions] = [...links.matchAll(/\[([^\]]+)\]\(([^)]+)\)/g)].map(([, title = '', path = '']) => ({
+    description: title,
+    url: SOURCE_URL + path,
+  }));
+  return { name, description, ...(guide && { externalDocs: guide, 'x-decisions': decisions }) };
+};
+
+export const tags = [...sectionsOf(textOf(sections, 'Tags'), '##')].map(tagOf);
 
 export const tagGroups = [
-  { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations'] },
+  { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations', 'Sessions'] },
   { name: 'Compute', tags: ['Reactor formulas', 'Reactors'] },
   { name: 'Network', tags: ['Proxy', 'Proxies'] },
   {

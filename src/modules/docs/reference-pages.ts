@@ -1,0 +1,129 @@
+// The pages of the API reference: an overview with all operations, and a page for each chapter. All are made of the OpenAPI document.
+import { html, type Html } from '../../platform/http/html.ts';
+import { brandMark, pageOf } from '../../platform/http/pages.ts';
+import { methodBadge, operationBlock } from './operation-view.ts';
+import { inline, prose } from './prose.ts';
+import { type Chapter, nodeOf, type Operation, type Reference, textOf } from './reference.ts';
+import { anchorOf, namesUsedBy, schemaBlock } from './schema-view.ts';
+
+export const DOCS_PATH = '/docs';
+export const DOCUMENT_PATH = '/openapi.json';
+
+/** Longer searches find nothing. */
+const QUERY_LENGTH_MAX = 100;
+
+/** Where the pages say that the API and the console are. */
+export type Places = { serverUrl: string; consoleUrl: string | undefined };
+
+const pathOf = ({ slug }: Chapter): string => `${DOCS_PATH}/${slug}`;
+
+const navOf = ({ groups }: Reference, current: string): Html =>
+  html`<nav aria-label="API reference"><a href="${DOCS_PATH}"${current === '' && html` aria-current="page"`}>Overview</a>${groups.map(
+    ({ name, chapters }) =>
+      html`<p>${name}</p>${chapters.map(
+        (chapter) =>
+          html`<a href="${pathOf(chapter)}"${chapter.name === current && html` aria-current="page"`}>${chapter.name}</a>`,
+      )}`,
+  )}</nav>`;
+
+const headerOf = (reference: Reference, { consoleUrl }: Places, current: string, query: string): Html => {
+  const nav = navOf(reference, current);
+  return html`<a class="skip" href="#main">Skip to the content</a>
+<header class="top"><div class="side"><a href="${DOCS_PATH}" class="brand">${brandMark} Strongroom</a>
+<div class="wide-only">${nav}</div>
+<details class="menu"><summary>Menu</summary>${nav}</details></div>
+<div class="bar"><form action="${DOCS_PATH}" class="find" role="search" aria-label="Search"><input type="search" name="q" value="${query}" maxlength="${QUERY_LENGTH_MAX}" aria-label="Search the reference" placeholder="Search: a name, a path, an attribute" autocomplete="off" autocapitalize="off" spellcheck="false" data-find><kbd hidden>/</kbd></form>
+<div class="who"><a href="${DOCUMENT_PATH}">OpenAPI</a>${consoleUrl !== undefined && html`<a href="${consoleUrl}">Console</a>`}</div></div></header>`;
+};
+
+const referencePage = (
+  reference: Reference,
+  places: Places,
+  page: { title: string; current: string; query?: string; main: Html },
+): string =>
+  pageOf({
+    title: page.title,
+    header: headerOf(reference, places, page.current, page.query ?? ''),
+    main: html`<div data-server="${places.serverUrl}">${page.main}</div>`,
+    isReference: true,
+  });
+
+/** The words by which a search finds an operation, in lower case. */
+const wordsOf = (operation: Operation, { resolve }: Reference): string => {
+  const { id, method, path, summary, description, permissions = [], parameters, body } = operation;
+  const names = [
+    ...parameters.map(({ name }) => textOf(name)),
+    ...(body === undefined ? [] : Object.keys(nodeOf(resolve(body.schema)['properties']))),
+  ];
+  return [id, method, path, summary, description, ...permissions, ...names].join(' ').toLowerCase();
+};
+
+type Row = { words: string; row: Html };
+
+const rowOf = (operation: Operation, chapter: Chapter, reference: Reference): Row => {
+  const { id, method, path, summary } = operation;
+  const words = wordsOf(operation, reference);
+  return {
+    words,
+    row: html`<li data-words="${words}">${methodBadge(method)} <a href="${pathOf(chapter)}#${id}">${summary}</a> <code>${path}</code></li>\n`,
+  };
+};
+
+const section = (chapter: Chapter, rows: readonly Row[]): Html =>
+  html`<section class="card" data-chapter><h2><a href="${pathOf(chapter)}">${chapter.name}</a></h2>
+<p>${inline(chapter.description)}</p>
+<ul class="operations">${rows.map(({ row }) => row)}</ul></section>\n`;
+
+/** The overview, with all operations or those that a search finds. */
+export const createOverview = (reference: Reference, places: Places): ((query: string) => string) => {
+  const chapters = reference.groups.flatMap((group) => group.chapters);
+  const sections = chapters.map((chapter) => ({
+    chapter,
+    rows: chapter.operations.map((operation) => rowOf(operation, chapter, reference)),
+  }));
+  return (query) => {
+    const words = query.slice(0, QUERY_LENGTH_MAX).toLowerCase().split(/\s+/).filter(Boolean);
+    const found = sections
+      .map(({ chapter, rows }) => ({
+        chapter,
+        rows: rows.filter((row) => words.every((word) => row.words.includes(word))),
+      }))
+      .filter(({ rows }) => rows.length > 0);
+    const count = found.reduce((sum, { rows }) => sum + rows.length, 0);
+    return referencePage(reference, places, {
+      title: 'API reference',
+      current: '',
+      query,
+      main: html`<div class="heading"><h1>API reference</h1><p class="quiet">Version ${reference.version}</p></div>
+${words.length === 0 && html`<section class="card">${prose(reference.description)}</section>`}
+<p class="quiet" role="status" data-count>${count} ${count === 1 ? 'operation' : 'operations'}</p>
+${found.map(({ chapter, rows }) => section(chapter, rows))}
+${words.length > 0 && html`<p><a href="${DOCS_PATH}">All operations</a></p>`}`,
+    });
+  };
+};
+
+/** The key stays in the memory of the page. It has no form and no name, so that no browser keeps or sends it. */
+const keyCard = html`<section class="card" data-key-card hidden><h2>Try it</h2>
+<div class="search"><input class="secret" aria-label="API key" placeholder="API key" autocomplete="off" autocapitalize="off" spellcheck="false" data-key><button type="button" data-use-key>Use</button></div>
+<p class="quiet" role="status" data-key-state>Paste an API key to try operations on this vault. Only this page has it, until you leave or reload.</p></section>`;
+
+const schemasBlock = (chapter: Chapter, { resolve }: Reference): Html =>
+  html`${namesUsedBy(chapter.operations, resolve).map(
+    (name) =>
+      html`<section class="card" id="${anchorOf(name)}"><h3>${name}</h3>${schemaBlock(resolve({ $ref: `#/components/schemas/${name}` }))}</section>\n`,
+  )}`;
+
+export const chapterPage = (reference: Reference, places: Places, chapter: Chapter): string =>
+  referencePage(reference, places, {
+    title: `${chapter.name}: API reference`,
+    current: chapter.name,
+    main: html`<h1>${chapter.name}</h1>
+<p>${inline(chapter.description)}</p>
+${chapter.links.length > 0 && html`<p class="quiet">${chapter.links.map(({ title, url }, at) => html`${at > 0 && ' · '}<a href="${url}">${title}</a>`)}</p>`}
+<ul class="operations card">${chapter.operations.map(({ id, method, path, summary }) => html`<li>${methodBadge(method)} <a href="#${id}">${summary}</a> <code>${path}</code></li>\n`)}</ul>
+${keyCard}
+${chapter.operations.map((operation) => operationBlock(operation, reference, places.serverUrl))}
+<h2 id="schemas">Schemas</h2>
+${schemasBlock(chapter, reference)}`,
+  });

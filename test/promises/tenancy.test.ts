@@ -457,7 +457,6 @@ const table: Record<string, Row> = {
   'GET /docs/:chapter': { path: () => '/docs/tokens', permission: null, status: 200 },
 };
 
-
 /** Pages for people know nobody by a key: pages.test.ts has a table of its own. */
 const isPage = (url: string) => /^\/(?:console|join|collect|assets|fields)(?:\/|$)/.test(url);
 

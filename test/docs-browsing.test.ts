@@ -69,6 +69,10 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     ]);
     await page.keyboard.press('Enter');
     await page.waitForURL('**/docs?q=rotate+proxy');
+    expect(await page.locator('[data-words]:visible').count()).toBe(1);
+    await page.locator('[data-find]').fill('deleteTenant');
+    await page.getByRole('link', { name: 'Delete the tenant' }).waitFor();
+    await page.locator('[data-find]').fill('rotate proxy');
     await page.getByRole('link', { name: 'Rotate the key of a proxy' }).click();
     expect(new URL(page.url()).pathname + new URL(page.url()).hash).toBe('/docs/proxies#rotateProxyKey');
     await page.locator('#rotateProxyKey').getByText('Try it').waitFor();
@@ -123,7 +127,8 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     await form.getByText('404 Not Found').waitFor();
 
     await page.goto('/docs/logs');
-    await giveKey(page, tenant.api_key);
+    // Sent without a click on the button beside it.
+    await page.getByLabel('API key').fill(tenant.api_key);
     const logs = await openForm(page, 'listLogs');
     await logs.locator('[data-name="size"]').fill('1');
     await logs.getByRole('button', { name: 'Send GET' }).click();

@@ -661,6 +661,7 @@ const beyond: Record<string, string> = {
   'modules/proxy/transform transform': 'reads, compares and writes in functions that are called here',
   'platform/egress/fetch egressFetch': 'sends headers and bodies that functions called here have checked',
   'platform/http/assets asset': 'gets files of the server',
+  'platform/http/assets sendPacked': 'reads one header, and sends a text that the server makes',
   'platform/http/qr-code qrCode': 'draws what the server has made',
   'platform/http/sentences toFieldError': 'looks at one issue, and at one value by the path of a schema',
   'platform/json/json-parser takeText': 'looks for a word of the grammar',

@@ -58,38 +58,34 @@ const wordsOf = (operation: Operation, { resolve }: Reference): string => {
   return [id, method, path, summary, description, ...permissions, ...names].join(' ').toLowerCase();
 };
 
-type Row = { words: string; row: Html };
+type Row = { operation: Operation; words: string };
 
-const rowOf = (operation: Operation, chapter: Chapter, reference: Reference): Row => {
-  const { id, method, path, summary } = operation;
-  const words = wordsOf(operation, reference);
-  return {
-    words,
-    row: html`<li data-words="${words}">${methodBadge(method)} <a href="${pathOf(chapter)}#${id}">${summary}</a> <code>${path}</code></li>\n`,
-  };
-};
+const operationItem = ({ method, path, summary }: Operation, href: string, more?: Html): Html =>
+  html`<li${more}>${methodBadge(method)} <a href="${href}">${summary}</a> <code>${path}</code></li>\n`;
 
-const section = (chapter: Chapter, rows: readonly Row[]): Html =>
-  html`<section class="card" data-chapter><h2><a href="${pathOf(chapter)}">${chapter.name}</a></h2>
+/** A chapter of the overview. What a search does not find is hidden: the script shows it while one types another. */
+const overviewSection = (chapter: Chapter, rows: readonly Row[], isFound: (row: Row) => boolean): Html =>
+  html`<section class="card" data-chapter${!rows.some(isFound) && html` hidden`}><h2><a href="${pathOf(chapter)}">${chapter.name}</a></h2>
 <p>${inline(chapter.description)}</p>
-<ul class="operations">${rows.map(({ row }) => row)}</ul></section>\n`;
+<ul class="operations">${rows.map((row) =>
+    operationItem(
+      row.operation,
+      `${pathOf(chapter)}#${row.operation.id}`,
+      html` data-words="${row.words}"${!isFound(row) && html` hidden`}`,
+    ),
+  )}</ul></section>\n`;
 
 /** The overview, with all operations or those that a search finds. */
 export const createOverview = (reference: Reference, places: Places): ((query: string) => string) => {
   const chapters = reference.groups.flatMap((group) => group.chapters);
   const sections = chapters.map((chapter) => ({
     chapter,
-    rows: chapter.operations.map((operation) => rowOf(operation, chapter, reference)),
+    rows: chapter.operations.map((operation) => ({ operation, words: wordsOf(operation, reference) })),
   }));
   return (query) => {
     const words = query.slice(0, QUERY_LENGTH_MAX).toLowerCase().split(/\s+/).filter(Boolean);
-    const found = sections
-      .map(({ chapter, rows }) => ({
-        chapter,
-        rows: rows.filter((row) => words.every((word) => row.words.includes(word))),
-      }))
-      .filter(({ rows }) => rows.length > 0);
-    const count = found.reduce((sum, { rows }) => sum + rows.length, 0);
+    const isFound = (row: Row): boolean => words.every((word) => row.words.includes(word));
+    const count = sections.flatMap(({ rows }) => rows).filter(isFound).length;
     return referencePage(reference, places, {
       title: 'API reference',
       current: '',
@@ -97,8 +93,7 @@ export const createOverview = (reference: Reference, places: Places): ((query: s
       main: html`<div class="heading"><h1>API reference</h1><p class="quiet">Version ${reference.version}</p></div>
 ${words.length === 0 && html`<section class="card">${prose(reference.description)}</section>`}
 <p class="quiet" role="status" data-count>${count} ${count === 1 ? 'operation' : 'operations'}</p>
-${found.map(({ chapter, rows }) => section(chapter, rows))}
-${words.length > 0 && html`<p><a href="${DOCS_PATH}">All operations</a></p>`}`,
+${sections.map(({ chapter, rows }) => overviewSection(chapter, rows, isFound))}`,
     });
   };
 };
@@ -121,7 +116,7 @@ export const chapterPage = (reference: Reference, places: Places, chapter: Chapt
     main: html`<h1>${chapter.name}</h1>
 <p>${inline(chapter.description)}</p>
 ${chapter.links.length > 0 && html`<p class="quiet">${chapter.links.map(({ title, url }, at) => html`${at > 0 && ' · '}<a href="${url}">${title}</a>`)}</p>`}
-<ul class="operations card">${chapter.operations.map(({ id, method, path, summary }) => html`<li>${methodBadge(method)} <a href="#${id}">${summary}</a> <code>${path}</code></li>\n`)}</ul>
+<ul class="operations card">${chapter.operations.map((operation) => operationItem(operation, `#${operation.id}`))}</ul>
 ${keyCard}
 ${chapter.operations.map((operation) => operationBlock(operation, reference, places.serverUrl))}
 <h2 id="schemas">Schemas</h2>

@@ -7,7 +7,6 @@ import type { App } from '../../platform/http/app-type.ts';
 import { createPacked, sendPacked } from '../../platform/http/assets.ts';
 import { documentOf } from '../../platform/http/openapi/openapi.ts';
 import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
-import { sendPage } from '../../platform/http/pages.ts';
 import { type Node, readReference } from './reference.ts';
 import { chapterPage, createOverview, DOCS_PATH, DOCUMENT_PATH, type Places } from './reference-pages.ts';
 
@@ -62,7 +61,12 @@ export const docsPages = (scope: App, config: DocsConfig): void => {
   scope.get(DOCS_PATH, open, async (request, reply) => {
     const { q = '' } = request.query as { q?: unknown };
     if (typeof q !== 'string' || q.trim() === '') return sendPacked(request, reply, HTML, first);
-    return sendPage(reply, 200, overview()(q));
+    return sendPacked(
+      request,
+      reply,
+      HTML,
+      createPacked(() => overview()(q)),
+    );
   });
   scope.get(`${DOCS_PATH}/:chapter`, open, async (request, reply) => {
     const page = chapters().get((request.params as { chapter: string }).chapter);

@@ -64,6 +64,12 @@ const pathText = (name, value) => {
   return parts.map(encodeURIComponent).join('/');
 };
 
+/** Also a key that was pasted and not yet taken. */
+const currentKey = () => {
+  if (keyField.value.trim() !== '') takeKey();
+  return key;
+};
+
 /** The request that a form describes. @throws Error with a sentence for the person. */
 const requestOf = (form) => {
   let { path } = form.dataset;
@@ -79,7 +85,7 @@ const requestOf = (form) => {
   }
   const body = form.querySelector('[data-body]')?.value;
   if (body) headers.set('Content-Type', form.dataset.type);
-  if (key !== '') headers.set('SVC-API-KEY', key);
+  if (currentKey() !== '') headers.set('SVC-API-KEY', key);
   const search = query.size === 0 ? '' : `?${query}`;
   return { url: location.origin + path + search, method: form.dataset.method, headers, body: body || undefined };
 };

@@ -93,7 +93,7 @@ test('every document that a file names exists', () => {
     const text = read(file)
       .replaceAll(repositoryUrl, '')
       .replaceAll(/[a-z]+:\/\/[^\s)]+/g, '');
-    for (const [name] of text.matchAll(/(?<![\w./-])(?:(?:[\w.-]+\/)*[\w-][\w.-]*\.md\b|docs\/[\w/-]+(?:\.png)?)/g))
+    for (const [name] of text.matchAll(/(?<![\w./-])(?:(?:[\w.-]+\/)*[\w-][\w.-]*\.md\b|docs\/[\w/-]+(?:\.(?:png|svg))?)/g))
       if (!isDocument(file, name)) missing.push(`${file}: ${name}`);
   }
   expect(missing).toEqual([]);
@@ -312,4 +312,44 @@ test('the test values of the guide pass the checks', () => {
   for (const card of cards) expect(findTokenType('card_number')?.data.safeParse(card).success, card).toBe(true);
   for (const bank of banks)
     expect(findTokenType('us_bank_routing_number')?.data.safeParse(bank).success, bank).toBe(true);
+});
+
+const drawings = readdirSync(join(root, 'docs/pictures')).filter((name) => name.endsWith('.svg'));
+
+test('there are drawings of what readers have to picture', () => {
+  expect(drawings.toSorted()).toEqual(['fields.svg', 'keys.svg', 'proxy.svg', 'reactor.svg', 'tokenize.svg']);
+});
+
+test.each(drawings)('the drawing %s is well-formed, has a title, is dark in the dark and loads nothing', (name) => {
+  const drawing = read(`docs/pictures/${name}`);
+  const open: string[] = [];
+  for (const [, isEnd, element = '', isEmpty] of drawing.matchAll(/<(\/?)([a-z]+)(?:\s[\w-]+="[^"<]*")*(\/?)>/gi)) {
+    if (isEnd) expect(open.pop()).toBe(element);
+    else if (!isEmpty) open.push(element);
+  }
+  expect(open).toEqual([]);
+  // Each `<` began an element, and each `&` is written as an entity.
+  expect(drawing.match(/</g)).toHaveLength(drawing.match(/<\/?[a-z]+(?:\s[\w-]+="[^"<]*")*\/?>/gi)?.length ?? 0);
+  expect(drawing).not.toMatch(/&(?!(?:amp|lt|gt|quot|#\d+);)/);
+  expect(drawing).toMatch(
+    /^<svg xmlns="http:\/\/www\.w3\.org\/2000\/svg" viewBox=[^>]+ role="img" aria-labelledby="t d">\n<title id="t">[^<]+<\/title>\n<desc id="d">[^<]+<\/desc>/,
+  );
+  expect(drawing).toContain('@media (prefers-color-scheme:dark)');
+  expect(drawing.replace('xmlns="http://www.w3.org/2000/svg"', '')).not.toMatch(
+    /href|url\(|@import|https?:|script|foreignObject|<image|\son\w+=/i,
+  );
+});
+
+test('each picture stands in a page, with a text in its place', () => {
+  const shown = pages.flatMap((page) =>
+    [...read(page).matchAll(/!\[([^\]]*)\]\(([^)]+)\)/g)].map(([, text = '', path = '']) => ({
+      text,
+      file: join(dirname(page), path),
+    })),
+  );
+  for (const name of readdirSync(join(root, 'docs/pictures'))) {
+    const places = shown.filter(({ file }) => file === `docs/pictures/${name}`);
+    expect(places.length, name).toBeGreaterThan(0);
+    for (const { text } of places) expect(text.length, name).toBeGreaterThan(20);
+  }
 });

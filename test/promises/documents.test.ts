@@ -93,7 +93,9 @@ test('every document that a file names exists', () => {
     const text = read(file)
       .replaceAll(repositoryUrl, '')
       .replaceAll(/[a-z]+:\/\/[^\s)]+/g, '');
-    for (const [name] of text.matchAll(/(?<![\w./-])(?:(?:[\w.-]+\/)*[\w-][\w.-]*\.md\b|docs\/[\w/-]+(?:\.(?:png|svg))?)/g))
+    for (const [name] of text.matchAll(
+      /(?<![\w./-])(?:(?:[\w.-]+\/)*[\w-][\w.-]*\.md\b|docs\/[\w/-]+(?:\.(?:png|svg))?)/g,
+    ))
       if (!isDocument(file, name)) missing.push(`${file}: ${name}`);
   }
   expect(missing).toEqual([]);

@@ -7,22 +7,31 @@ import type { App } from './platform/http/app-type.ts';
 import { watchAnswers } from './platform/http/answers-under-way.ts';
 import { addBodyParsers } from './platform/http/body.ts';
 import { deferRequests } from './platform/http/defer-requests.ts';
-import { closingResponse } from './platform/http/draining.ts';
+import {
+  closingResponse,
+  countUnsent,
+  cutSlowBodies,
+  cutSlowReaders,
+  refuseTwoMeanings,
+} from './platform/http/connections.ts';
 import { prefixedResponse, renamePrefixes } from './platform/http/header-prefixes.ts';
 import { nameOperations } from './platform/http/operations.ts';
-import { refuseTwoMeanings } from './platform/http/framing.ts';
-import { refuseExpectations, requireOneHost, serveAbsoluteTargets } from './platform/http/host.ts';
+import {
+  collectMethods,
+  createPaths,
+  isForPagesHost,
+  type Paths,
+  refuseExpectations,
+  requireOneHost,
+  separateHosts,
+  serveAbsoluteTargets,
+} from './platform/http/host.ts';
 import { chargeBodies, meterBodies, parseInParts } from './platform/http/metered-bodies.ts';
-import { collectMethods, createPaths, type Paths } from './platform/http/methods.ts';
 import { addOpenapi } from './platform/http/openapi/openapi.ts';
 import { addPages } from './platform/http/pages.ts';
 import { addErrorHandler, rawProblem, sendFrameworkProblem } from './platform/http/problems.ts';
-import { addRequestSpans } from './platform/http/request-spans.ts';
-import { isForPagesHost, separateHosts } from './platform/http/route-hosts.ts';
-import { cutSlowBodies } from './platform/http/slow-bodies.ts';
-import { countUnsent, cutSlowReaders } from './platform/http/slow-readers.ts';
+import { addRequestLog, addRequestSpans, addTrace, traceIdOf } from './platform/http/trace.ts';
 import { refuseUnknownNames } from './platform/http/strict.ts';
-import { addRequestLog, addTrace, traceIdOf } from './platform/http/trace.ts';
 import { HEADERS_MS_MAX, KEEP_ALIVE_MS, LOOK_AT_REQUESTS_MS, REQUEST_MS_MAX } from './platform/base/times.ts';
 import { applicationKeysRoutes } from './modules/access/application-keys.routes.ts';
 import { applicationsRoutes } from './modules/access/applications.routes.ts';

@@ -2,7 +2,7 @@
 import { join } from 'node:path';
 import type { DestinationStream } from 'pino';
 import { createAccounts, type Limits, limitsOfWorker } from './platform/base/accounts.ts';
-import { type Announced, changeOf, createChanges } from './platform/base/changes.ts';
+import { type Announced, changeOf, createChanges } from './platform/base/cache.ts';
 import type { Config } from './platform/config/config.ts';
 import { loopDigest } from './platform/crypto/digest.ts';
 import { newTimeOrderedId, newUuid } from './platform/crypto/ids.ts';
@@ -27,8 +27,7 @@ import { createLog } from './platform/base/log.ts';
 import { createMetrics } from './platform/metrics/metrics.ts';
 import { readPlatform } from './platform/services/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
-import { measuredEgress } from './platform/egress/measured.ts';
-import { tracedEgress } from './platform/egress/traced.ts';
+import { measuredEgress, tracedEgress } from './platform/egress/traced.ts';
 import { createMailer, type MailTimeouts } from './platform/mail/mailer.ts';
 import {
   bringUpToDate,
@@ -39,8 +38,7 @@ import {
   type Start,
 } from './platform/services/open-database.ts';
 import type { Platform } from './platform/services/platform.ts';
-import { openSandbox, startSandbox } from './platform/services/open-sandbox.ts';
-import { tracedSandbox } from './platform/services/traced-sandbox.ts';
+import { openSandbox, startSandbox, tracedSandbox } from './platform/services/open-sandbox.ts';
 import type { EgressTimeouts } from './platform/base/times.ts';
 import { createTestClock } from './platform/base/test-clock.ts';
 import { openTracing } from './platform/tracing/open-tracing.ts';

@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { describeApiKey, parseApiKey } from './modules/access/api-keys.ts';
 import { readCredentials, writeCredentials } from './modules/access/dev-credentials.ts';
-import { findApiKeyBeforeCaller } from './modules/access/rows/find-api-key.ts';
+import { findApiKeyBeforeCaller } from './modules/access/rows/api-keys.ts';
 import { findTenants, hasTenants } from './modules/access/rows/tenants.ts';
 import { createApplication, createTenant, type MadeApplication } from './modules/people/bootstrap.ts';
 import type { Context } from './modules.ts';

@@ -21,7 +21,7 @@ import {
 import { Sensitive } from './platform/crypto/sensitive.ts';
 import { ROOT_KEY_BYTES } from './platform/keys/vault-keys.ts';
 import { StartError, unavailable } from './platform/base/errors.ts';
-import { failureText } from './platform/services/failure-text.ts';
+import { failureText } from './platform/services/open-database.ts';
 import { createLog, useStandardOutput } from './platform/base/log.ts';
 import { listenSealed } from './platform/http/sealed-responder.ts';
 import { openMetricsServer } from './platform/services/metrics-server.ts';

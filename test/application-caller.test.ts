@@ -3,7 +3,7 @@
 import type { Caller } from '../src/modules/access/caller.ts';
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { createChanges } from '../src/platform/base/changes.ts';
+import { createChanges } from '../src/platform/base/cache.ts';
 import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
 
 let server: SharedServer;

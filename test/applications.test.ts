@@ -1,7 +1,7 @@
 // Applications and permissions over HTTP: callers, what they may grant, and keys that are shown once.
 import { CALLER_CACHE_MS, createCallerFinder } from '../src/modules/access/caller-finder.ts';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Announced, createChanges } from '../src/platform/base/changes.ts';
+import { type Announced, createChanges } from '../src/platform/base/cache.ts';
 import { type Permission, permissions } from '../src/modules/access/permissions.ts';
 import { updateApplication } from '../src/modules/access/rows/applications.ts';
 import { operatorTransaction } from '../src/modules/access/work.ts';

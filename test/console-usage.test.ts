@@ -1,6 +1,6 @@
 // The usage page: 30 days by day, a day by hour, of all requests or of an application's, drawn and as a table.
 import { beforeAll, expect, test } from 'vitest';
-import { addUsage, ALL_APPLICATIONS } from '../src/modules/access/rows/usage-hours.ts';
+import { addUsage, ALL_APPLICATIONS } from '../src/modules/access/rows/usage.ts';
 import { launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, type SharedConsole, textOf, unescaped, useConsole } from './support/console.ts';
 import { join } from './support/people.ts';

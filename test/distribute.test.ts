@@ -6,7 +6,7 @@ import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
 import { shardFunctions } from '../src/modules.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { DISTRIBUTED_TABLES } from '../src/platform/base/tables.ts';
-import { LOG_LINE } from '../src/platform/db/log-stream.ts';
+import { LOG_LINE } from '../src/platform/db/log-partitions.ts';
 import { createFunctionText, functionName } from '../src/platform/db/shard-functions.ts';
 import { lowerWalls } from '../src/platform/db/tenant-walls.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';

@@ -10,8 +10,7 @@ import {
   verifyCertificate,
 } from '../src/cli/erasure-certificates.ts';
 import { DELETED_TENANT_GRACE_MS } from '../src/platform/base/times.ts';
-import { signDocument } from '../src/platform/crypto/signed-json.ts';
-import { signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';
+import { signDocument, signingKeyOfSeed } from '../src/platform/crypto/signed-note.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';
 

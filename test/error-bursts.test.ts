@@ -1,6 +1,6 @@
 // The alarm of a resource that fails much more often than it did, and the metrics of runs by outcome.
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { alarmErrorBursts, alarmErrorBurstsInTurn, BURST_FAILURES_MIN } from '../src/modules/runs/error-bursts.ts';
+import { alarmErrorBursts, alarmErrorBurstsInTurn, BURST_FAILURES_MIN } from '../src/modules/runs/sweep.ts';
 import { makeReactor, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import { sumOf } from './support/metrics.ts';
 import type { TestServer } from './support/server.ts';

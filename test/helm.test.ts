@@ -5,7 +5,7 @@ import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
-import { withChartNames } from '../src/cli/chart-variables.ts';
+import { withChartNames } from '../src/cli/docs-tables.ts';
 import { fileVariables } from '../src/platform/config/config.ts';
 import { version } from '../src/platform/base/version.ts';
 import { checkManifests, parseManifests } from './support/kubernetes.ts';

@@ -7,7 +7,7 @@ import { rotateRootKey } from '../src/cli/vault-keys.ts';
 import { awsKmsProviders } from '../src/platform/crypto/aws-kms.ts';
 import { haveOneRootKey, type KeyProvider, parseWrapped } from '../src/platform/crypto/key-provider.ts';
 import { localKeyProvider } from '../src/platform/crypto/local-key-provider.ts';
-import { pkcs11Providers } from '../src/platform/crypto/pkcs11.ts';
+import { pkcs11Providers } from '../src/platform/crypto/pkcs11/client.ts';
 import { randomBytesFromKernel } from '../src/platform/crypto/random.ts';
 import { SealBroken } from '../src/platform/crypto/seal.ts';
 import { Sensitive } from '../src/platform/crypto/sensitive.ts';

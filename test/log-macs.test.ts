@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { resetPassword } from '../src/modules/people/passwords.ts';
 import { STREAM_DELAY_MS } from '../src/platform/audit/stream.ts';
 import { createTreeBuilder } from '../src/platform/audit/trees.ts';
-import { LOG_LINE } from '../src/platform/db/log-stream.ts';
+import { LOG_LINE } from '../src/platform/db/log-partitions.ts';
 import { sweepOnce } from '../src/platform/maintenance/sweep.ts';
 import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
 import { bareTenant, insertLogRows, logRowAt } from './support/log-rows.ts';

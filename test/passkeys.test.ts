@@ -3,7 +3,7 @@
 import { Secret, TOTP } from 'otpauth';
 import type { Browser as Chromium } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { resetSecondFactor } from '../src/modules/people/lost-devices.ts';
+import { resetSecondFactor } from '../src/modules/people/members.ts';
 import { type Authenticator, type Lies, newAuthenticator } from './support/authenticator.ts';
 import { launchChromium, openPerson } from './support/chromium.ts';
 import { isInstalled } from './support/programs.ts';

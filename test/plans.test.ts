@@ -9,26 +9,27 @@ import {
   findKeysToWatch,
   findStepsDone,
 } from '../src/modules/console/home-rows.ts';
-import { countFailuresByHour, findFailing } from '../src/modules/runs/burst-rows.ts';
 import {
+  countFailuresByHour,
   countRuns,
   countRunsByHour,
   findBegunRuns,
+  findFailing,
   findRun,
   listRunRows,
   type RunFilter,
 } from '../src/modules/runs/rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/maintenance/sweep.ts';
-import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage-hours.ts';
+import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
 import type { Query } from '../src/platform/db/statements.ts';
 import type { TokenCondition } from '../src/modules/access/token-condition.ts';
 import { FIND_LAST_USES, WRITE_KEY_USES } from '../src/modules/access/rows/key-uses.ts';
 import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/access/rows/limits.ts';
-import { FIND_API_KEY } from '../src/modules/access/rows/find-api-key.ts';
+import { FIND_API_KEY } from '../src/modules/access/rows/api-keys.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
 import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/rows/timeline-rows.ts';
-import { DIGESTS_DUE_MAX, findTokensDue } from '../src/modules/tokens/rows/digests-due.ts';
+import { DIGESTS_DUE_MAX, findTokensDue } from '../src/modules/tokens/rows/token-scans.ts';
 import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
 import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/db/audit-rows.ts';
 import { INSERT_RUNS } from '../src/platform/db/run-rows.ts';

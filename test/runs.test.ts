@@ -1,7 +1,7 @@
 // What happened to each run of code and each proxied request: each way in which one ends, in GET /runs and in the second row of the log.
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { endDeadRuns, RUN_UNKNOWN_AFTER_MS } from '../src/modules/runs/dead-runs.ts';
+import { endDeadRuns, RUN_UNKNOWN_AFTER_MS } from '../src/modules/runs/sweep.ts';
 import { sweep, sweepInTurn } from '../src/modules/tokens/sweep.ts';
 import { seeingAllTenants } from './support/database.ts';
 import { codeOf, makeReactor, react, type ReactorServer, startReactorServer, tokenOf } from './support/reactors.ts';

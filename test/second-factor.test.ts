@@ -1,7 +1,7 @@
 // The second factor of members in the console: setting up, signing in, recovery, requirement, reset, and asking again.
 import { Secret, TOTP } from 'otpauth';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { resetSecondFactor } from '../src/modules/people/lost-devices.ts';
+import { resetSecondFactor } from '../src/modules/people/members.ts';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
 import { PASSWORD } from './support/people.ts';
 

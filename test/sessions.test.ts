@@ -2,7 +2,7 @@
 // no destination of the proxy ever sees one.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { buildApp } from '../src/app.ts';
-import { createChanges } from '../src/platform/base/changes.ts';
+import { createChanges } from '../src/platform/base/cache.ts';
 import { type Context, createContext } from '../src/modules.ts';
 import { createSessionFinder, endSession, startSession } from '../src/modules/people/sessions.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';

@@ -1,6 +1,7 @@
 // The commands that write: an encrypted backup of the vault, and the list of what was deleted.
 import { pipeline, Readable } from 'node:stream';
 import { constants, createGzip } from 'node:zlib';
+import { dumpTables, type Manifest, type Progress } from '../platform/db/backup/dump.ts';
 import { createAccounts } from '../platform/base/accounts.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import type { Config } from '../platform/config/config.ts';
@@ -9,16 +10,39 @@ import { memoryDigest } from '../platform/crypto/digest.ts';
 import { type KeyProvider, parseWrapped } from '../platform/crypto/key-provider.ts';
 import { createKeyRows } from '../platform/keys/rows.ts';
 import { environmentOf, openVault } from '../platform/keys/vault-keys.ts';
-import { dumpTables, type Manifest } from '../platform/db/backup/dump.ts';
 import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import { KEPT_TABLES } from '../platform/base/tables.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { createLog } from '../platform/base/log.ts';
-import { checkNewFile, writeNewFile } from '../platform/base/new-file.ts';
+import { checkNewFile, writeNewFile } from '../platform/base/files.ts';
 import { closeAll, noVault, openDatabase, type Start } from '../platform/services/open-database.ts';
 import { version } from '../platform/base/version.ts';
-import { createProgress, mebibytes } from './backup-progress.ts';
 import type { CommandIo } from './command.ts';
+
+// Reports the progress of a backup or restore on standard error, a line now and then.
+
+/** Often enough to see that it goes on, and seldom enough for a log. */
+const REPORT_EVERY_MS = 5_000;
+
+const MEBIBYTE = 1024 * 1024;
+
+/** A number of bytes as an operator reads it. */
+export const mebibytes = (bytes: number): string => `${(bytes / MEBIBYTE).toFixed(1)} MiB`;
+
+const VERBS = { counting: 'Counting', writing: 'Writing', restoring: 'Restoring' } as const;
+
+/** @returns a function that prints how far it is: each phase at its start, then every few seconds. */
+export const createProgress = (print: (line: string) => void): Progress => {
+  let phase: string | undefined;
+  let dueMs = 0;
+  return (current, bytes, ofBytes) => {
+    const nowMs = performance.now();
+    if (current === phase && nowMs < dueMs) return;
+    phase = current;
+    dueMs = nowMs + REPORT_EVERY_MS;
+    print(`${VERBS[current]}: ${mebibytes(bytes)}${ofBytes === undefined ? '' : ` of ${mebibytes(ofBytes)}`}`);
+  };
+};
 
 type DumpKind = Pick<Manifest, 'strongroom' | 'environment'>;
 

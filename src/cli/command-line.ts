@@ -2,7 +2,7 @@
 import { parseArgs } from 'node:util';
 import { StartError } from '../platform/base/errors.ts';
 import { version } from '../platform/base/version.ts';
-import type { CommandIo, Surroundings } from './command.ts';
+import { type CommandIo, type Surroundings, UsageError } from './command.ts';
 import {
   findCommand,
   findUnknownOption,
@@ -16,7 +16,6 @@ import {
   writtenPath,
 } from './command-table.ts';
 import { refuseLostFile } from './lasting-files.ts';
-import { UsageError } from './usage-error.ts';
 
 const run = async (argv: string[], io: CommandIo): Promise<void> => {
   const unknown = findUnknownOption(argv);
@@ -64,7 +63,7 @@ export const runCommand = async (argv: string[], surroundings: Surroundings): Pr
     const isUsage = (error as NodeJS.ErrnoException)?.code?.startsWith('ERR_PARSE_ARGS');
     const isSaid = isUsage || error instanceof StartError;
     io.say(
-      isSaid ? (error as Error).message : (await import('../platform/services/failure-text.ts')).failureText(error),
+      isSaid ? (error as Error).message : (await import('../platform/services/open-database.ts')).failureText(error),
     );
     const isMisuse = isUsage || error instanceof UsageError;
     return isMisuse && exitsWith2.includes(argv[0] ?? '') ? 2 : 1;

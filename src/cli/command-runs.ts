@@ -20,16 +20,16 @@ import { duration } from '../platform/config/forms.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { parseDate } from '../platform/json/dates.ts';
 import { INVITATION_HOURS } from '../modules/people/invitations.ts';
-import { resetSecondFactor } from '../modules/people/lost-devices.ts';
+import { resetSecondFactor } from '../modules/people/members.ts';
 import { resetPassword } from '../modules/people/passwords.ts';
 import { bindDomain, listBoundDomains, unbindDomain } from '../modules/people/sso/domains.ts';
 import { removeProvider } from '../modules/people/sso/provider.ts';
 import { operator } from '../platform/db/audit-record.ts';
 import { installOfficialFormulas } from '../modules/code/official.ts';
-import type { CommandIo } from './command.ts';
+import { type CommandIo, UsageError } from './command.ts';
 import type { CommandName, Values } from './command-table.ts';
-import { writeGeneratedPages } from './configuration.ts';
-import { doctor } from './doctor.ts';
+import { writeGeneratedPages } from './docs-tables.ts';
+import { doctor, versionReport, versionText } from './doctor.ts';
 import {
   certificateOf,
   certificatePublicKey,
@@ -50,9 +50,7 @@ import {
 import { archiveLogs, readArchive } from './logs.ts';
 import { becomeServer } from './become-server.ts';
 import { runReactorFile } from './reactor-run.ts';
-import { versionReport, versionText } from './version-report.ts';
 import { nextText, setup } from './setup.ts';
-import { UsageError } from './usage-error.ts';
 import { listVaultKeys, rotateRootKey, rotateTenantKeys } from './vault-keys.ts';
 import { PROGRAM } from '../platform/base/program.ts';
 
@@ -488,7 +486,7 @@ export const runs: Record<CommandName, Run> = {
   readme: async () => writeGeneratedPages(),
   openapi: async (io, values) => {
     // Imported here, because no other command needs the routes.
-    const { writeOpenapi } = await import('./openapi.ts');
+    const { writeOpenapi } = await import('./docs-tables.ts');
     await writeOpenapi(io, { isCheck: values.check ?? false });
   },
 };

@@ -7,11 +7,10 @@ import {
   type ListedCertificate,
 } from '../modules/access/rows/erasure-certificates.ts';
 import type { Context } from '../modules.ts';
-import { openDocument } from '../platform/crypto/signed-json.ts';
-import { parsePublicKey, publicKeyText } from '../platform/crypto/signed-note.ts';
+import { openDocument, parsePublicKey, publicKeyText } from '../platform/crypto/signed-note.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { DELETED_TENANT_GRACE_MS } from '../platform/base/times.ts';
-import { UsageError } from './usage-error.ts';
+import { UsageError } from './command.ts';
 
 /** A certificate has some hundred bytes, and a line for each key. */
 const FILE_BYTES_MAX = 16 * 1024 * 1024;

@@ -5,11 +5,11 @@ import { PassThrough } from 'node:stream';
 import { type ExportedToken, exportTokens } from '../modules/tokens/export-tokens.ts';
 import type { TokensContext } from '../modules/tokens/context.ts';
 import { createSha256 } from '../platform/crypto/digest.ts';
-import { writeNewFile } from '../platform/base/new-file.ts';
+import { writeNewFile } from '../platform/base/files.ts';
 import { version } from '../platform/base/version.ts';
 import { checkTenant } from './import.ts';
 import { createAgeEncryption } from '../platform/crypto/age-file.ts';
-import { throwUsage, UsageError } from './usage-error.ts';
+import { throwUsage, UsageError } from './command.ts';
 
 export type ExportCounts = { tokens: number; by_type: Record<string, number>; sha256: string };
 

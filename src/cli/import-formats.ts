@@ -3,7 +3,7 @@ import type { Json } from '../platform/json/json.ts';
 import { isMetadataKey } from '../modules/tokens/token-request.ts';
 import { findTokenType, genericTokenType, tokenTypeNames } from '../modules/tokens/token-types.ts';
 import { unknownName } from '../platform/base/unknown-names.ts';
-import { UsageError } from './usage-error.ts';
+import { UsageError } from './command.ts';
 
 /** The values of a row by column. In JSON, `card.number` also names `number` within `card`. */
 export type Columns = Record<string, Json>;

@@ -6,7 +6,7 @@ import { type Json } from '../platform/json/json.ts';
 import { JsonSyntaxError, parseInSlices } from '../platform/json/json-parser.ts';
 import { runAtOnce } from '../platform/json/slices.ts';
 import type { Columns, ImportFormat } from './import-formats.ts';
-import { UsageError } from './usage-error.ts';
+import { UsageError } from './command.ts';
 
 /** A row, or why it is none. `at` is its line in a file of lines or CSV, its place in a JSON document: 1 is the first. */
 export type SourceRow = { at: number } & ({ columns: Columns } | { reason: string });

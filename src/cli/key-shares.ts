@@ -1,16 +1,48 @@
 // The commands for shares of the root key: split, combine, unseal, seal; and the shares that other commands ask for.
-import type { Readable } from 'node:stream';
+import { readFileSync } from 'node:fs';
+import { createInterface } from 'node:readline/promises';
+import { type Readable, Writable } from 'node:stream';
+import { type CommandIo, UsageError } from './command.ts';
 import type { Config } from '../platform/config/config.ts';
-import { splitRootKey } from '../platform/crypto/key-shares.ts';
+import { collectShares, type SharesGiven, splitRootKey } from '../platform/crypto/key-shares.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
-import { collectShares, type SharesGiven } from '../platform/crypto/share-collection.ts';
 import { SHARES_MAX, THRESHOLD_LEAST } from '../platform/crypto/share-sets.ts';
 import { findRootKeyBytes, ROOT_KEY_BYTES } from '../platform/keys/vault-keys.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { askUnsealSocket } from '../unseal-socket.ts';
-import type { CommandIo } from './command.ts';
-import { askHidden } from './passphrase.ts';
-import { UsageError } from './usage-error.ts';
+
+// Asks for a secret in the terminal without showing it; reads the passphrase of a key, also from a file.
+
+/** Asks in the terminal, which does not show what is typed. @throws UsageError where nothing is given. */
+const askHidden = async ({ openStdin, stderr }: CommandIo, question: string): Promise<string> => {
+  stderr.write(question);
+  const silent = new Writable({ write: (_chunk, _encoding, done) => done() });
+  const terminal = createInterface({ input: openStdin(), output: silent, terminal: true });
+  try {
+    return await terminal.question('');
+  } catch {
+    throw new UsageError('Nothing was given.');
+  } finally {
+    terminal.close();
+    stderr.write('\n');
+  }
+};
+
+/** @throws UsageError for a file that cannot be read, or a process without a terminal. */
+export const readPassphrase = async (io: CommandIo, file: string | undefined, keyFile: string): Promise<string> => {
+  if (file !== undefined) {
+    try {
+      return readFileSync(file, 'utf8').replace(/\r?\n$/, '');
+    } catch (error) {
+      throw new UsageError(`${file} cannot be read (${(error as NodeJS.ErrnoException).code}).`);
+    }
+  }
+  if (!io.openStdin().isTTY)
+    throw new UsageError(
+      `The key in ${keyFile} has a passphrase. Name a file that has it, by --passphrase-file FILE, or run the command in a terminal.`,
+    );
+  return askHidden(io, `Passphrase of ${keyFile}: `);
+};
 
 /** A share and its line end. More is no share. */
 const INPUT_BYTES_MAX = 64 * 1_024;

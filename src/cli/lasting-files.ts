@@ -3,7 +3,7 @@
 import { readFileSync, realpathSync } from 'node:fs';
 import { basename, dirname, join, resolve } from 'node:path';
 import { IS_IMAGE } from '../platform/base/program.ts';
-import { UsageError } from './usage-error.ts';
+import { UsageError } from './command.ts';
 
 /** A line of /proc/self/mountinfo: what of a file system is mounted where. */
 type Mount = { source: string; point: string; type: string };

@@ -27,21 +27,12 @@ import {
 } from '../platform/db/log-trees.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/base/errors.ts';
-import { writePrivate } from '../platform/base/files.ts';
+import { writeNewFile, writePrivate } from '../platform/base/files.ts';
 import { isArchivePath, readLines } from '../platform/audit/log-archive-file.ts';
 import { eventOf, headerText, lineOf, parseHeader, proofText, verifyProof } from '../platform/audit/log-proof-file.ts';
-import { writeNewFile } from '../platform/base/new-file.ts';
 import type { Platform } from '../platform/services/platform.ts';
-import type { CommandIo } from './command.ts';
-import {
-  judgeArchive,
-  notingRows,
-  type Verdict,
-  type VerifiedArchives,
-  verifyArchives,
-  verifyEvents,
-} from './log-archives.ts';
-import { UsageError } from './usage-error.ts';
+import { type CommandIo, UsageError } from './command.ts';
+import { judgeArchive, notingRows, type Verdict, type VerifiedArchives, verifyArchives, verifyEvents } from './logs.ts';
 import { PROGRAM } from '../platform/base/program.ts';
 
 /** The text of a proof is some kilobytes; its row has as many entities as an operation may have. */

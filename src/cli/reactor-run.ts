@@ -6,7 +6,7 @@ import type { CommandIo } from './command.ts';
 import { createWorkbench } from './inspection.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { describeModules } from '../modules/code/code.ts';
-import { answerFetch } from '../modules/code/fetch-client.ts';
+import { answerFetch } from '../modules/code/answer-calls.ts';
 import { CallFault, type Outcome, type RunFault, whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
 
 /** Runs need a tenant id; this one belongs to no tenant. */

@@ -4,34 +4,99 @@ import { open } from 'node:fs/promises';
 import { pipeline, type Readable } from 'node:stream';
 import { createGunzip } from 'node:zlib';
 import type { PoolConfig } from 'pg';
+import { LEAST_ID, newTimeOrderedId, newUuid } from '../platform/crypto/ids.ts';
+import { openToken } from '../modules/tokens/tokens.ts';
+import type { CommandIo } from './command.ts';
+import { createContext } from '../modules.ts';
+import type { Config } from '../platform/config/config.ts';
+import type { Manifest } from '../platform/db/backup/dump.ts';
+import {
+  checkEmpty,
+  countRows,
+  listTenantIds,
+  loadDump,
+  type LogDeletions,
+  replayInVault,
+  sampleTokens,
+  withScratchDatabase,
+} from '../platform/db/backup/load.ts';
+import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import { createAccounts } from '../platform/base/accounts.ts';
 import { createLogMacs } from '../platform/db/log-macs.ts';
 import { logRow, operator } from '../platform/db/audit-record.ts';
 import { insertLogs } from '../platform/db/audit-rows.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
-import type { Config } from '../platform/config/config.ts';
 import { createAgeDecryption } from '../platform/crypto/age-file.ts';
-import { newTimeOrderedId, newUuid } from '../platform/crypto/ids.ts';
 import type { RootKeys } from '../platform/crypto/key-provider.ts';
 import { randomBytesFromKernel } from '../platform/crypto/random.ts';
 import { createKeyRows } from '../platform/keys/rows.ts';
 import { environmentOf, openPepper, openRootKey, openVault } from '../platform/keys/vault-keys.ts';
-import type { Manifest } from '../platform/db/backup/dump.ts';
-import { checkEmpty, loadDump, type LogDeletions, replayInVault } from '../platform/db/backup/load.ts';
 import { type Dump, openDump } from '../platform/db/backup/read-dump.ts';
 import type { Replayed } from '../platform/db/backup/replay.ts';
-import { withScratchDatabase } from '../platform/db/backup/scratch.ts';
-import { codeOf, inSession } from '../platform/db/backup/session.ts';
 import { EARLIER_BUILD, listMigrations, migrate, MigrationError } from '../platform/maintenance/migrate.ts';
 import type { Query } from '../platform/db/statements.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { createLog } from '../platform/base/log.ts';
 import { closeAll, migrationsDir, noVault, openDatabase, type Start } from '../platform/services/open-database.ts';
-import { isSealedHead } from './backup.ts';
-import { createProgress } from './backup-progress.ts';
-import type { CommandIo } from './command.ts';
-import { verifyRestored } from './restore-report.ts';
+import { createProgress, isSealedHead } from './backup.ts';
 import { PROGRAM } from '../platform/base/program.ts';
+
+// Checks a restored scratch database: its counts, and whether the root key opens tokens of every tenant.
+
+/** The oldest and the newest tokens that are opened of each tenant. */
+const SAMPLE_OF_EACH_END = 25;
+const TENANTS_AT_A_TIME = 1_000;
+
+/** Prints the report. @param isChanged whether an erasure list or migrations may have changed the counts since they were checked. @returns whether all counts are right and every sampled token opens. */
+const verifyRestored = async (
+  io: CommandIo,
+  config: Config,
+  manifest: Manifest,
+  isChanged: boolean,
+): Promise<boolean> => {
+  const ctx = await createContext(config, 'command', io.overrides);
+  try {
+    return await inSession({ connectionString: config.databaseUrl }, async (session) => {
+      const wrong: string[] = [];
+      let rows = 0;
+      for (const { name, rows: promised } of manifest.tables) {
+        const count = await countRows(session, name);
+        rows += count;
+        if (count !== promised && !isChanged) wrong.push(`${name} has ${count} rows in place of ${promised}`);
+      }
+      let tenants = 0;
+      let sampled = 0;
+      for (let ids: string[], after = LEAST_ID; ; after = ids.at(-1) as string) {
+        ids = await listTenantIds(session, after, TENANTS_AT_A_TIME);
+        if (ids.length === 0) break;
+        tenants += ids.length;
+        for (const tenant_id of ids) {
+          let failed = 0;
+          const tokens = await sampleTokens(session, tenant_id, SAMPLE_OF_EACH_END);
+          const keys = await ctx.keyring.tenantKeys(tenant_id).catch(() => undefined);
+          if (!keys) wrong.push(`tenant ${tenant_id}: its keys do not open`);
+          for (const token of keys ? tokens : [])
+            try {
+              openToken(ctx, tenant_id, token, keys as NonNullable<typeof keys>);
+            } catch {
+              failed += 1;
+            }
+          sampled += tokens.length;
+          if (failed > 0) wrong.push(`tenant ${tenant_id}: ${failed} of ${tokens.length} sampled tokens do not open`);
+        }
+      }
+      const counted = isChanged ? 'after the erasure list and the migrations' : 'as the manifest says';
+      const summary =
+        wrong.length === 0
+          ? `${rows} rows in ${manifest.tables.length} tables, ${counted}. ${sampled} sampled tokens of ${tenants} tenants open.`
+          : wrong.join('\n');
+      io.print(summary);
+      return wrong.length === 0;
+    });
+  } finally {
+    await ctx.close();
+  }
+};
 
 export type RestoreOptions = { file: string; identity: string; erasures: string | undefined; isVerify: boolean };
 

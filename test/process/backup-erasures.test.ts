@@ -2,7 +2,7 @@
 import { readFileSync, writeFileSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { sweep } from '../../src/modules/tokens/sweep.ts';
-import { LOG_LINE } from '../../src/platform/db/log-stream.ts';
+import { LOG_LINE } from '../../src/platform/db/log-partitions.ts';
 import { expectNothing, shareBackups, tokenize, withEmpty } from '../support/backups.ts';
 import { createEmptyDatabase, isDistributed } from '../support/database.ts';
 import { startServer, type TestServer } from '../support/server.ts';

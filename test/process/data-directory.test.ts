@@ -13,7 +13,7 @@ import {
 } from '../support/process.ts';
 import { createDataDir, seeingAllTenants } from '../support/database.ts';
 
-/** As in src/platform/dev-postgres/lock.ts: it never changes. */
+/** As in src/platform/dev-postgres/dev-postgres.ts: it never changes. */
 const LOCK_KEY = '91616979177031';
 
 let dataDir: string;

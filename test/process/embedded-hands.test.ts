@@ -6,8 +6,11 @@ import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { describe, expect, it } from 'vitest';
-import { startEmbeddedPostgres, takeDataDirectory } from '../../src/platform/dev-postgres/dev-postgres.ts';
-import { lockDataDirectory } from '../../src/platform/dev-postgres/lock.ts';
+import {
+  lockDataDirectory,
+  startEmbeddedPostgres,
+  takeDataDirectory,
+} from '../../src/platform/dev-postgres/dev-postgres.ts';
 import { newPassword, processesOf, programThatStarts, query } from '../support/embedded.ts';
 import { killIfAlive, root } from '../support/process.ts';
 

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { type Accounts, createAccounts } from '../../src/platform/base/accounts.ts';
 import { createEgress, type Egress } from '../../src/platform/egress/client.ts';
-import { answerFetch } from '../../src/modules/code/fetch-client.ts';
+import { answerFetch } from '../../src/modules/code/answer-calls.ts';
 import { testCa } from '../support/certificates.ts';
 import { watchMemory } from '../support/memory.ts';
 import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';

@@ -6,10 +6,8 @@ import { findProviderOf, saveSettings } from '../../src/modules/people/sso/provi
 import { operator } from '../../src/platform/db/audit-record.ts';
 import { KEY_ACTIVE_AFTER_MS, KEY_SETTLED_AFTER_MS } from '../../src/platform/crypto/keyring.ts';
 import { haveOneRootKey } from '../../src/platform/crypto/key-provider.ts';
-import { type Passes, resealAll } from '../../src/platform/keys/reseal.ts';
-import { createResealRows } from '../../src/platform/keys/reseal-rows.ts';
-import { rotateRoot } from '../../src/platform/keys/rotate-root.ts';
-import { createRotationRows } from '../../src/platform/keys/rotation-rows.ts';
+import { createResealRows, type Passes, resealAll } from '../../src/platform/keys/reseal.ts';
+import { createRotationRows, rotateRoot } from '../../src/platform/keys/rotate-root.ts';
 import { keyHeaderOf } from '../../src/platform/crypto/seal.ts';
 import { SEALED_TABLES } from '../../src/platform/base/tables.ts';
 import { sweep } from '../../src/modules/tokens/sweep.ts';

@@ -1,7 +1,7 @@
 // A server that is killed in the middle of runs: another server of the vault ends them as unknown, with second rows in the log.
 import { rmSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test, vi } from 'vitest';
-import { endDeadRuns, RUN_UNKNOWN_AFTER_MS } from '../../src/modules/runs/dead-runs.ts';
+import { endDeadRuns, RUN_UNKNOWN_AFTER_MS } from '../../src/modules/runs/sweep.ts';
 import { createDataDir } from '../support/database.ts';
 import { freePort, type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
 import { makeReactor } from '../support/reactors.ts';

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import type { KeyProvider } from '../../src/platform/crypto/key-provider.ts';
-import { type Pkcs11Config, pkcs11Providers } from '../../src/platform/crypto/pkcs11.ts';
+import { type Pkcs11Config, pkcs11Providers } from '../../src/platform/crypto/pkcs11/client.ts';
 import { KOFFI_VERSION, refusalOfFlags } from '../../src/platform/crypto/pkcs11/token.ts';
 import { randomBytesFromKernel } from '../../src/platform/crypto/random.ts';
 import { callCommand, type CommandResult } from '../support/command.ts';

@@ -10,7 +10,7 @@ import { makeWaiting, OWN_CONNECTION, query } from '../support/place.ts';
 import { isAlive, postgresProcesses, root, runCommand, workersOf } from '../support/process.ts';
 import { ask, EACH, jsonOf, linesOf, MASTER_KEY, test, untilListening, WAIT } from '../support/workers.ts';
 
-/** The lock on a data directory (platform/dev-postgres/lock.ts). */
+/** The lock on a data directory (platform/dev-postgres/dev-postgres.ts). */
 const LOCK_KEY = '91616979177031';
 const END_LOCK_SESSION =
   "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'strongroom lock'";

@@ -3,11 +3,11 @@
 import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
-import { generatedPages, withGenerated } from '../../src/cli/configuration.ts';
+import { generatedPages, withGenerated } from '../../src/cli/docs-tables.ts';
 import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
 import { filterNames, isAliasFilter } from '../../src/modules/tokens/expressions/filters.ts';
 import { logQuery } from '../../src/modules/logs/logs.schema.ts';
-import { cursorQuery } from '../../src/platform/http/list-parameters.ts';
+import { cursorQuery } from '../../src/platform/http/schemas.ts';
 import { environmentSchema, fileVariables } from '../../src/platform/config/config.ts';
 import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';

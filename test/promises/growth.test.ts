@@ -6,19 +6,16 @@ import { join } from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { fileURLToPath, pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
-import { createCodedTexts } from '../../src/modules/tokens/expressions/coded-texts.ts';
-import { createExpansion, createReferences } from '../../src/modules/tokens/expressions/expansion.ts';
+import { createCodedTexts, createExpansion, createReferences } from '../../src/modules/tokens/expressions/expansion.ts';
 import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
-import { createOpenedTexts } from '../../src/modules/tokens/expressions/opened-texts.ts';
-import { createPrefixSet } from '../../src/modules/tokens/expressions/prefix-set.ts';
+import { createOpenedTexts, createPrefixSet } from '../../src/modules/tokens/expressions/opened-texts.ts';
 import { scanTemplate, type Template } from '../../src/modules/tokens/expressions/template.ts';
 import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { callHead, doneHead } from '../../src/platform/sandbox/host/heads.ts';
 import { encodeFrame, frameKinds } from '../../src/platform/sandbox/protocol/frames.ts';
 import type { Headers } from '../../src/platform/egress/headers.ts';
-import type { Json } from '../../src/platform/json/json.ts';
+import { type Json, walkJson } from '../../src/platform/json/json.ts';
 import type { Slices } from '../../src/platform/json/slices.ts';
-import { walkJson } from '../../src/platform/json/walk.ts';
 
 const source = fileURLToPath(new URL('../../src', import.meta.url));
 
@@ -308,7 +305,7 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ headers }) =>
       run(headers, true),
-  'modules/proxy/bodies/coded-body decodeRequest':
+  'modules/proxy/bodies/take-body decodeRequest':
     (run) =>
     ({ headers, text }) =>
       run(
@@ -318,7 +315,7 @@ const works: Record<string, (run: Run) => Work> = {
         { bytesMax: 1e7, isTransformed: true },
         [],
       ),
-  'modules/proxy/bodies/coded-body sentOf':
+  'modules/proxy/bodies/take-body sentOf':
     (run) =>
     ({ headers }) =>
       run(
@@ -499,7 +496,7 @@ const works: Record<string, (run: Run) => Work> = {
       ...forKinds((kind) => readAll(run(kind, singleBytes(text)))),
       () => readAll(run({ kind: 'multipart', boundary }, singleBytes(text))),
     ],
-  'modules/tokens/expressions/evaluation mapStrings':
+  'modules/tokens/expressions/expressions mapStrings':
     (run) =>
     ({ value }) =>
       run(value, 64, (text: string) => text),
@@ -652,12 +649,12 @@ const beyond: Record<string, string> = {
   'modules/code/args openArgs': 'collects, expands and checks in functions that are called here',
   'modules/code/formulas isCutShort': 'looks at the size of a column',
   'modules/code/service-client answerService': 'compares opened texts, and calls the operations of the API',
-  'modules/proxy/proxy-route openRoute': 'opens what the vault has written',
+  'modules/proxy/proxy-finder openRoute': 'opens what the vault has written',
   'modules/proxy/rows findProxyBeforeCaller': 'gets a digest',
   'modules/proxy/rows insertProxy': 'gets a sealed route and a digest',
   'modules/proxy/rows replaceProxyKey': 'gets digests',
   'modules/proxy/rows updateProxy': 'gets a sealed route',
-  'modules/proxy/transform-answer transformAnswer': 'reads, compares and writes in functions that are called here',
+  'modules/proxy/code-call transformAnswer': 'reads, compares and writes in functions that are called here',
   'modules/proxy/transform transform': 'reads, compares and writes in functions that are called here',
   'platform/egress/fetch egressFetch': 'sends headers and bodies that functions called here have checked',
   'platform/http/assets asset': 'gets files of the server',

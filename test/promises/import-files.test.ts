@@ -1,7 +1,7 @@
 // An import reads any file in linear time and bounded memory, and each cell of the files it writes is text in a spreadsheet.
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
-import { resultLine } from '../../src/cli/import-files.ts';
+import { resultLine } from '../../src/cli/import.ts';
 import { formatOf } from '../../src/cli/import-formats.ts';
 import { openSource, type SourceRow } from '../../src/cli/import-source.ts';
 import { exportText } from '../../src/modules/logs/export.ts';

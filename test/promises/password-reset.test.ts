@@ -2,7 +2,7 @@
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { bindDomain } from '../../src/modules/people/sso/domains.ts';
 import { saveSettings } from '../../src/modules/people/sso/provider.ts';
-import { resetMemberSecondFactor, resetSecondFactor } from '../../src/modules/people/lost-devices.ts';
+import { resetMemberSecondFactor, resetSecondFactor } from '../../src/modules/people/members.ts';
 import { type Browser, invite, join, openBrowser, PASSWORD } from '../support/people.ts';
 import {
   addDevice,

@@ -2,7 +2,7 @@
 import { NOTICES_NAME } from '../../src/platform/db/application-names.ts';
 import { Client } from 'pg';
 import { expect } from 'vitest';
-import type { Announced } from '../../src/platform/base/changes.ts';
+import type { Announced } from '../../src/platform/base/cache.ts';
 import type { TestServer } from './server.ts';
 import { seeingAllTenants } from './database.ts';
 

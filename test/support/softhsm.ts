@@ -3,7 +3,7 @@ import { execFileSync } from 'node:child_process';
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import type { Pkcs11Config } from '../../src/platform/crypto/pkcs11.ts';
+import type { Pkcs11Config } from '../../src/platform/crypto/pkcs11/client.ts';
 import { childrenOf } from './process.ts';
 import { isInstalled } from './programs.ts';
 

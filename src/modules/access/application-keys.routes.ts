@@ -13,13 +13,14 @@ import {
   history,
   modified,
   noContent,
+  onlyPage,
+  repeated,
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { networksSchema } from '../../platform/base/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
-import { onlyPage, repeated } from '../../platform/http/list-parameters.ts';
 import { paginationSchema } from '../../platform/base/pagination.ts';
 import { API_KEYS_MAX, changeKey, createKey, getKey, listKeys, revokeKey } from './application-keys.ts';
 import { nameSchema } from './names.ts';

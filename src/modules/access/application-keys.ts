@@ -11,12 +11,12 @@ import {
   countKeysOf,
   countKeysOfTenant,
   deleteKey,
+  insertApiKey,
   listKeysOf,
   type StoredKey,
   updateKey,
-} from './rows/application-keys.ts';
+} from './rows/api-keys.ts';
 import { findApplication, lockApplication, type StoredApplication } from './rows/applications.ts';
-import { insertApiKey } from './rows/find-api-key.ts';
 import type { Work } from './work.ts';
 
 /** Keys of one application, expired ones too: a key for each place that runs it, and room to change them. */

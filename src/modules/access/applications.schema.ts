@@ -19,17 +19,21 @@ import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/al
 import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { applicationTypes, type Permission, notPermission, permissions } from './permissions.ts';
 import { nameSchema } from './names.ts';
-import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
+  created,
   date,
+  EXAMPLE_API_KEY,
   type Examples,
   givenUuid,
   history,
-  uuid,
-  created,
-  EXAMPLE_API_KEY,
   modified,
+  nameQuery,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+  repeated,
   TENANT_ID,
+  uuid,
 } from '../../platform/http/schemas.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 

@@ -11,7 +11,7 @@ import { type ApplicationType, isPermission, type Permission, publicPermissions 
 import { checkOrigins } from './origins.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { type RecordLimit, resourceOf } from './resource.ts';
-import { deleteApiKeysOf, insertApiKey } from './rows/find-api-key.ts';
+import { deleteApiKeysOf, insertApiKey } from './rows/api-keys.ts';
 import { findLastUses } from './rows/key-uses.ts';
 import { deleteCountsOf } from './rows/limits.ts';
 import {

@@ -2,8 +2,8 @@
 import { openAccount } from '../../platform/base/accounts.ts';
 import type { LoggedToken, RequestOrigin, Usage } from '../../platform/db/audit-record.ts';
 import { handOver } from '../../platform/http/hand-over.ts';
-import { addRateLimitHeaders } from '../../platform/http/rate-limit-headers.ts';
-import { traceIdsOf } from '../../platform/http/request-spans.ts';
+import { addRateLimitHeaders } from '../../platform/http/answers.ts';
+import { traceIdsOf } from '../../platform/http/trace.ts';
 import { type CountFailure, createFailureCount } from './failures.ts';
 import { quotasOf } from './limits.ts';
 import { hasTenants } from './rows/tenants.ts';

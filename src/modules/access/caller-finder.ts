@@ -7,7 +7,7 @@ import { findApplicationAsCaller } from './rows/applications.ts';
 import { createCache } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { apiKeyDigest, equalDigests, memoryDigest } from '../../platform/crypto/digest.ts';
-import { findApiKeyBeforeCaller, type FoundApiKey, type FoundApplication } from './rows/find-api-key.ts';
+import { findApiKeyBeforeCaller, type FoundApiKey, type FoundApplication } from './rows/api-keys.ts';
 import { findSessionBeforeCaller, type FoundSession } from './rows/find-session.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import type { Caller } from './caller.ts';

@@ -1,7 +1,7 @@
 // Makes keys of tenants: of a new one, and a new data key of an existing one.
 import { DATA_KEY_MADE, logRow, operator } from '../../platform/db/audit-record.ts';
 import { KEY_SETTLED_AFTER_MS, type KeyPurpose, type NewTenantKeys } from '../../platform/crypto/keyring.ts';
-import { createResealRows } from '../../platform/keys/reseal-rows.ts';
+import { createResealRows } from '../../platform/keys/reseal.ts';
 import { AppError, unavailable } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
 import { insertTenantKeys } from './rows/tenants.ts';

@@ -1,9 +1,8 @@
 // Certificates of deleted tenants: signed statements of what was destroyed. Begun with the deletion, issued when no row is left.
 import { certificateSeed, vaultIdOf } from '../../platform/crypto/digest.ts';
-import { type LogSigningKey, signingKeyOfSeed } from '../../platform/crypto/signed-note.ts';
-import { openDocument, signDocument } from '../../platform/crypto/signed-json.ts';
+import { type LogSigningKey, openDocument, signDocument, signingKeyOfSeed } from '../../platform/crypto/signed-note.ts';
 import type { Platform } from '../../platform/services/platform.ts';
-import { noteTampered } from '../../platform/db/tampered.ts';
+import { noteTampered } from '../../platform/db/signed-rows.ts';
 import type { DeletedTenant } from './rows/tenants.ts';
 import { findSweptDeletions, keepCertificate } from './rows/erasure-certificates.ts';
 import type { Work } from './work.ts';

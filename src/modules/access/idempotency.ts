@@ -13,9 +13,9 @@ import { type AppError, failure, forbidden, internal } from '../../platform/base
 import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
 import type { Caller } from './caller.ts';
 import { apiKeysIn, parseApiKey } from './api-keys.ts';
-import { findApiKeyBeforeCaller } from './rows/find-api-key.ts';
+import { findApiKeyBeforeCaller } from './rows/api-keys.ts';
 import { findSessionBeforeCaller } from './rows/find-session.ts';
-import { countCreates } from './creates.ts';
+import { countCreates } from './failures.ts';
 import { checkGrants } from './grants.ts';
 import { countTokens } from './daily-counts.ts';
 import { holdsAnywhere, visibilityUnder, wouldDecide } from './rules.ts';

@@ -6,7 +6,7 @@ import { isPartial } from './partial-requests.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { type Answer, answerOf, createdPathOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { traceIdsOf } from '../../platform/http/request-spans.ts';
+import { traceIdsOf } from '../../platform/http/trace.ts';
 import { IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../../platform/http/schemas.ts';
 
 declare module 'fastify' {

@@ -1,6 +1,6 @@
 // Limits of applications: what holds for an application, whether one limit is within another, and what headers say of them.
 import type { ApplicationLimits, DailyLimit, RateLimit } from '../../platform/base/application-limits.ts';
-import type { Quota } from '../../platform/http/rate-limit-headers.ts';
+import type { Quota } from '../../platform/http/answers.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { Caller } from './caller.ts';
 import type { Work } from './work.ts';

@@ -7,9 +7,8 @@ import type { Sensitive } from '../../platform/crypto/sensitive.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, notFound, StartError } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
-import { deleteKey, findKey, updateKey } from './rows/application-keys.ts';
+import { deleteApiKey, deleteKey, findKey, listApiKeys, updateKey } from './rows/api-keys.ts';
 import { lockApplication } from './rows/applications.ts';
-import { deleteApiKey, listApiKeys } from './rows/find-api-key.ts';
 import { operatorTransaction } from './work.ts';
 import { PROGRAM } from '../../platform/base/program.ts';
 

@@ -1,7 +1,7 @@
 // Limits the rate of requests of an application, for all processes together.
 import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { AppError, failure } from '../../platform/base/errors.ts';
-import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
+import type { QuotaState } from '../../platform/http/answers.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { Caller } from './caller.ts';
 import { secondsOf } from './limits.ts';

@@ -1,7 +1,7 @@
 // Operations of a resource: read, list, create, change and delete, each with its log row and cache invalidation.
 import { logRow, type Operation } from '../../platform/db/audit-record.ts';
 import type { NewLog } from '../../platform/db/audit-rows.ts';
-import type { Change } from '../../platform/base/changes.ts';
+import type { Change } from '../../platform/base/cache.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound, tooManyRecords } from '../../platform/base/errors.ts';

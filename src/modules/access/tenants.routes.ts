@@ -3,10 +3,10 @@ import { z } from 'zod';
 import { isPlainName, nameSchema } from './names.ts';
 import { USAGE_DAYS_MAX, usageSteps } from './usage-report.ts';
 import { usageKinds } from '../../platform/db/audit-record.ts';
-import { boundary, oneOf, oneUuid } from '../../platform/http/list-parameters.ts';
 import {
   APPLICATION_ID,
   bodyFailures,
+  boundary,
   commonFailures,
   CREATED_AT,
   date,
@@ -15,6 +15,8 @@ import {
   history,
   modified,
   noContent,
+  oneOf,
+  oneUuid,
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';

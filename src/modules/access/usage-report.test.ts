@@ -1,6 +1,6 @@
 // Quantiles of the times of requests, from counts by bucket.
 import { expect, test } from 'vitest';
-import { LATENCY_BOUNDS_MS } from './rows/usage-hours.ts';
+import { LATENCY_BOUNDS_MS } from './rows/usage.ts';
 import { quantileOf } from './usage-report.ts';
 
 /** Counts by the upper bound of their bucket; undefined for the last. */

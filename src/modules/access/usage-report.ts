@@ -1,6 +1,6 @@
 // Reports what requests did by hour or by day, with the times that half and 19 of 20 of them took at most.
 import { invalidField } from '../../platform/base/errors.ts';
-import { findUsage, LATENCY_BOUNDS_MS } from './rows/usage-hours.ts';
+import { findUsage, LATENCY_BOUNDS_MS } from './rows/usage.ts';
 import { HOUR_MS } from './usage.ts';
 import type { Work } from './work.ts';
 

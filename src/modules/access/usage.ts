@@ -3,7 +3,7 @@ import type { Usage, UsageKind } from '../../platform/db/audit-record.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { runPeriodically } from '../../platform/base/periodic.ts';
-import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage-hours.ts';
+import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage.ts';
 
 /** What a process that dies loses at most. */
 export const WRITE_USAGE_EVERY_MS = 60_000;

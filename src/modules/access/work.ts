@@ -9,7 +9,7 @@ import {
   runTransaction,
   type Transaction,
 } from '../../platform/db/transaction.ts';
-import type { QuotaState } from '../../platform/http/rate-limit-headers.ts';
+import type { QuotaState } from '../../platform/http/answers.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { AnswerRecord } from './answer-record.ts';
 import type { Caller } from './caller.ts';

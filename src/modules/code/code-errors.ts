@@ -1,6 +1,6 @@
 // Maps a failed run to the response for its caller.
 import { fieldName, fieldValue } from '../../platform/egress/headers.ts';
-import { mayCodeSend } from '../../platform/http/code-headers.ts';
+import { mayCodeSend } from '../../platform/http/proxy-answer-headers.ts';
 import { AppError, codeFailure, failure, fieldErrors } from '../../platform/base/errors.ts';
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
 import { nameOfFault } from '../runs/outcome.ts';

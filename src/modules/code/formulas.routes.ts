@@ -1,8 +1,15 @@
 // Routes and schemas of /reactor-formulas.
 import { z } from 'zod';
-import { nameQuery, onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
+import {
+  type Examples,
+  givenUuid,
+  modified,
+  nameQuery,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+} from '../../platform/http/schemas.ts';
 import { codeShape, exampleFormula, formulaRecord } from './formula-record.ts';
-import { type Examples, givenUuid, modified } from '../../platform/http/schemas.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { formulaFields } from './formula-fields.ts';
 import {

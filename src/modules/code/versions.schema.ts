@@ -1,7 +1,15 @@
 // Schemas of versions of code and of drafts.
 import { z } from 'zod';
-import { onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
-import { APPLICATION_ID, CREATED_AT, date, type Examples, uuid } from '../../platform/http/schemas.ts';
+import {
+  APPLICATION_ID,
+  CREATED_AT,
+  date,
+  type Examples,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+  uuid,
+} from '../../platform/http/schemas.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { VERSIONS_MAX } from './rows/code-versions.ts';

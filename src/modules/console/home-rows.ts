@@ -1,5 +1,5 @@
 // What the home page says of a vault beyond the API's lists: which keys have no end or end soon, and what was done at all.
-import { ALL_APPLICATIONS } from '../access/rows/usage-hours.ts';
+import { ALL_APPLICATIONS } from '../access/rows/usage.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 
 /** Of keys that need attention. */

@@ -1,7 +1,7 @@
 // The people page: lists members and invitations, invites, resends, and removes.
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/base/errors.ts';
-import { resetMemberSecondFactor } from '../people/lost-devices.ts';
+import { resetMemberSecondFactor } from '../people/members.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
 import { DEFAULT_ROLE, describeRole, givenRoles } from '../people/roles.ts';
 import {

@@ -4,7 +4,7 @@ import { type OutgoingHttpHeaders, STATUS_CODES } from 'node:http';
 import type { Readable } from 'node:stream';
 import { html, type Html } from '../../platform/http/html.ts';
 import { runAtOnce } from '../../platform/json/slices.ts';
-import { readAnswer } from '../proxy/bodies/answer-text.ts';
+import { readAnswer } from '../proxy/bodies/take-body.ts';
 import { bodyKindOf } from '../proxy/bodies/body-kind.ts';
 import { textOf, readValue } from '../proxy/message.ts';
 import { maskedText, type Shown, shownText, shownValue } from '../code/shown.ts';

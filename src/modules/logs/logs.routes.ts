@@ -2,7 +2,7 @@
 import { Readable } from 'node:stream';
 import type { FastifyReply } from 'fastify';
 import type { AccessContext } from '../access/context.ts';
-import { entityTypes } from '../../platform/db/audit-entities.ts';
+import { entityTypes } from '../../platform/db/audit-record.ts';
 import { exportLogs, listLogs } from './logs.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';

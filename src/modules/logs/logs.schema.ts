@@ -1,29 +1,26 @@
 // Schemas of /logs.
 import { z } from 'zod';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
-import { entityTypes } from '../../platform/db/audit-entities.ts';
-import { actorTypes, disclosures, operations, outcomes } from '../../platform/db/audit-record.ts';
+import { actorTypes, disclosures, entityTypes, operations, outcomes } from '../../platform/db/audit-record.ts';
 import {
-  boundary,
-  cursorQuery,
-  oneOf,
-  onlyPage,
-  oneText,
-  oneUuid,
-  pageSchema,
-} from '../../platform/http/list-parameters.ts';
-import {
-  date,
-  otelTraceId,
-  type Examples,
-  uuid,
   APPLICATION_ID,
+  boundary,
   CARD_TOKEN_ID,
   CREATED_AT,
+  cursorQuery,
+  date,
+  type Examples,
+  oneOf,
+  oneText,
+  oneUuid,
+  onlyPage,
+  otelTraceId,
+  pageSchema,
   PROXY_ID,
   REACTOR_ID,
   TENANT_ID,
   TRACE_ID,
+  uuid,
 } from '../../platform/http/schemas.ts';
 import { TRACE_ID_LENGTH_MAX } from '../../platform/http/trace.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';

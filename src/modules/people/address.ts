@@ -1,6 +1,6 @@
 // Parses e-mail addresses (addr-spec of RFC 5322 without comments and folding), and compares them.
 import { addressDigest } from '../../platform/crypto/digest.ts';
-import { asciiMailDomain } from '../../platform/base/mail-domain.ts';
+import { asciiMailDomain } from '../../platform/base/host-names.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 
 /** RFC 5321 section 4.5.3.1.3: a path of 256 octets, without its brackets. */

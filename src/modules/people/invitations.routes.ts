@@ -1,6 +1,5 @@
 // Routes and schemas of /tenants/self/invitations. A person accepts an invitation on a page: join.routes.ts.
 import { z } from 'zod';
-import { onlyPage, pageQuery, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
   bodyFailures,
   created,
@@ -10,6 +9,9 @@ import {
   givenUuid,
   history,
   modified,
+  onlyPage,
+  pageQuery,
+  pageSchema,
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';

@@ -1,6 +1,5 @@
 // Routes and schemas of /tenants/self/members. A person becomes a member by accepting an invitation.
 import { z } from 'zod';
-import { onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
   commonFailures,
   CREATED_AT,
@@ -10,6 +9,10 @@ import {
   givenUuid,
   history,
   modified,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+  repeated,
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';

@@ -3,9 +3,13 @@ import { PASSKEY_ADDED, PASSKEY_CLONED, PASSKEY_USED } from '../../platform/db/a
 import { attemptDigest, sessionDigest } from '../../platform/crypto/digest.ts';
 import { newUuid } from '../../platform/crypto/ids.ts';
 import {
+  CHALLENGE_MS,
+  type ChallengeOf,
   creationOptions,
+  expiryOfChallenge,
   isCounterBack,
   loadPackage,
+  newChallenge,
   parseCreatedAnswer,
   parseUsedAnswer,
   type PasskeyPlace,
@@ -13,12 +17,6 @@ import {
   verifyCreated,
   verifyUsed,
 } from '../../platform/crypto/passkey.ts';
-import {
-  CHALLENGE_MS,
-  type ChallengeOf,
-  expiryOfChallenge,
-  newChallenge,
-} from '../../platform/crypto/passkey-challenge.ts';
 import { unprocessable } from '../../platform/base/errors.ts';
 import { addAttempt } from '../access/rows/attempts.ts';
 import { NO_APP, readDevices } from './devices.ts';

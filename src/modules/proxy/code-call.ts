@@ -1,20 +1,93 @@
 // Converts a call of `svc.proxy` by running code to a proxy request, and the response to JSON.
-import { type ProxyAnswer, type ProxyRequest } from './request.ts';
 import { z } from 'zod';
-import type { ReactorsContext } from '../reactors/context.ts';
-import { decodeBody, isDecodable } from '../../platform/egress/body.ts';
+import type { ProxyContext } from './context.ts';
+import type { EgressResponse } from '../../platform/egress/client.ts';
+import { decodableOf, decodeBody, isDecodable } from '../../platform/egress/body.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { takeWhole } from '../../platform/egress/fetch.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
-import { invalidInput } from '../../platform/base/errors.ts';
+import { mayCodeSend } from '../../platform/http/proxy-answer-headers.ts';
+import { type AppError, invalidInput } from '../../platform/base/errors.ts';
+import { CodeResponse } from '../code/code-errors.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
-import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/coded-texts.ts';
+import { readAnswer, type Reservations } from './bodies/take-body.ts';
+import { staleDigests } from './digests.ts';
+import { badAnswer, forwardingFault } from './faults.ts';
+import type { ProxyForUse } from './proxy-finder.ts';
+import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
+import { type About, transform, type TransformRights } from './transform.ts';
+import type { ReactorsContext } from '../reactors/context.ts';
+import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressions/expansion.ts';
 import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';
-import { boundedRecord } from '../../platform/json/bounded-record.ts';
+import { boundedRecord } from '../../platform/json/json-shape.ts';
 import { toFieldError } from '../../platform/http/sentences.ts';
-import { readAnswer } from './bodies/answer-text.ts';
-import { forwardingFault } from './faults.ts';
 import { answerProblem, namedHeaders, readValue } from './message.ts';
 import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
+
+// Runs the response transform of a stored proxy over a whole, decoded response.
+
+export const answerOfCode = (
+  { status, headers, body }: CodeResponse,
+  destination_status: number | undefined,
+): AnswerWithin => ({
+  status,
+  statusText: '',
+  headers: Object.entries(headers),
+  body: body === undefined ? undefined : Buffer.from(body),
+  bodyBytes: undefined,
+  destination_status,
+});
+
+/** Code reads decoded responses: of the codings that the client accepts, those are requested that the server decodes. */
+export const requestingDecodable = (headers: Headers): Headers =>
+  headers.map(([name, value]) => [name, name.toLowerCase() === 'accept-encoding' ? decodableOf(value) : value]);
+
+/** Repeats only a well-formed label of the Encoding Standard, because the destination chooses the text. */
+const undecodable = (charset: string): AppError =>
+  badAnswer(
+    `The body of the destination's answer cannot be decoded from ${/^[\w.:()+-]{1,40}$/.test(charset) ? `"${charset}"` : 'the charset that it declares'}.`,
+  );
+
+/** @returns the response of the destination where the code left its body, otherwise one without a content coding. */
+export const transformAnswer = async (
+  ctx: ProxyContext,
+  proxy: ProxyForUse,
+  answer: EgressResponse,
+  about: About,
+  { hasValues, ...rights }: TransformRights & { hasValues: boolean },
+  reservations: Reservations,
+): Promise<AnswerWithin> => {
+  const { account = proxy.tenant_id, signal } = rights;
+  const { status, statusText } = answer;
+  if (!isDecodable(answer.headers)) {
+    answer.body.destroy();
+    throw new EgressFault('DECODE');
+  }
+  const wanted = { account, signal, bodyBytesMax: RUN_BYTES_MAX, keepsCoded: true };
+  const { body, coded, release } = await takeWhole(ctx, wanted, answer);
+  reservations.push({ release });
+  const headers = answer.headers.filter(([name]) => name.toLowerCase() !== 'content-encoding');
+  const original = { headers: answer.headers, body: coded };
+  const { message: came, unread } = await ctx.accounts.runInTurns(
+    account,
+    readAnswer({ headers, body, hasValues, coded: original }),
+  );
+  if (unread !== undefined) throw undecodable(unread);
+  const made = await transform(ctx, proxy, 'response', came, { ...about, status }, rights);
+  if (made instanceof CodeResponse) return answerOfCode(made, status);
+  // Headers of the destination pass, as without a transform. Browsers get no cookie: the route drops it.
+  const sent = new Set(['set-cookie', ...answer.headers.map(([name]) => name.toLowerCase())]);
+  const allowed = made.headers.filter(([name]) => mayCodeSend(name) || sent.has(name.toLowerCase()));
+  const stale = new Set(made.body === coded ? [] : staleDigests(answer.headers, allowed));
+  return {
+    status,
+    statusText,
+    headers: allowed.filter((line) => !stale.has(line)),
+    body: made.body,
+    bodyBytes: undefined,
+    destination_status: status,
+  };
+};
 
 const HEADERS_MAX = 100;
 const TEXT_LENGTH_MAX = 16_384;

@@ -25,8 +25,8 @@ import { createExpansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
-import { callAnswer, parseProxyCall } from './code-call.ts';
-import { type Reservations, sentOf } from './bodies/coded-body.ts';
+import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transformAnswer } from './code-call.ts';
+import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bodies/take-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { forwardingFault } from './faults.ts';
@@ -34,11 +34,9 @@ import type { Message } from './message.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
-import { begun, takeBody, type TakenBody } from './bodies/take-body.ts';
 import { type Base, destinationOf, parseTarget, refuseLongUrl, spell, type SpelledUrl, type Target } from './target.ts';
 import { Run } from '../runs/run.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
-import { answerOfCode, requestingDecodable, transformAnswer } from './transform-answer.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
 const DEPTH_MAX = 3;

@@ -3,18 +3,22 @@ import { z } from 'zod';
 import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
 import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/base/times.ts';
-import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
+  APPLICATION_ID,
   applicationReference,
+  created,
   date,
   type Examples,
   givenUuid,
   history,
-  uuid,
-  APPLICATION_ID,
-  created,
   modified,
+  nameQuery,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+  repeated,
   TENANT_ID,
+  uuid,
 } from '../../platform/http/schemas.ts';
 import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';

@@ -1,6 +1,10 @@
 // Stored proxies: create, read, list, change and delete. Destination, transforms and key are sealed.
 // A caller cannot create a proxy with an application that has more rights than the caller.
-import { findApplicationReferences, lockApplicationForUse } from '../access/rows/applications.ts';
+import {
+  findApplicationReferences,
+  lockApplicationForUse,
+  type StoredApplication,
+} from '../access/rows/applications.ts';
 import { resourceOf } from '../access/resource.ts';
 import { countNamed, type NamedFilter } from '../access/rows/names.ts';
 import {
@@ -12,12 +16,20 @@ import {
   lockProxy,
   PROXIES,
   replaceProxyKey,
+  type StoredProxy,
   updateProxy,
 } from './rows.ts';
 import type { Work } from '../access/work.ts';
 import { coversHosts, hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { hostsNotHeld } from '../access/grants.ts';
-import { digestOfProxyKey, newProxyKey } from './proxy-keys.ts';
+import {
+  digestOfProxyKey,
+  findPreviousEnd,
+  newProxyKey,
+  openRoute,
+  type ProxyRoute,
+  sealRoute,
+} from './proxy-finder.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import {
@@ -25,8 +37,6 @@ import {
   describeCertificate,
   parseClientCertificate,
 } from '../../platform/crypto/client-certificate.ts';
-import type { StoredApplication } from '../access/rows/applications.ts';
-import type { StoredProxy } from './rows.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { type FieldCode, fieldErrors, invalidInput } from '../../platform/base/errors.ts';
@@ -44,7 +54,6 @@ import {
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { type Mask, maskOfCode } from './mask-transform.ts';
 import { holdsOwnKey, NO_API_KEY } from './own-keys.ts';
-import { findPreviousEnd, openRoute, type ProxyRoute, sealRoute } from './proxy-route.ts';
 import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
 
 /** Enough for a chain of several certificates, or for the largest key in use. */

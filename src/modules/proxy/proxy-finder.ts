@@ -1,15 +1,80 @@
 // Finds a stored proxy by its key, before the caller is known, and caches it unsealed for a short time.
-import { digestOfProxyKey } from './proxy-keys.ts';
+import type { ClientCertificate } from '../../platform/crypto/client-certificate.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import type { Configuration } from '../reactors/reactors.ts';
+import { openText, type SealedPlace, type Sealing, sealText } from '../../platform/keys/sealed-text.ts';
+import type { ReactorsContext } from '../reactors/context.ts';
+import { memoryDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { createCache } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
-import type { ClientCertificate } from '../../platform/crypto/client-certificate.ts';
-import { memoryDigest } from '../../platform/crypto/digest.ts';
-import type { Sealing } from '../../platform/keys/sealed-text.ts';
-import type { Configuration } from '../reactors/reactors.ts';
 import { isRunnableStale } from '../reactors/reactor-finder.ts';
-import { findPreviousEnd, openRoute } from './proxy-route.ts';
 import { findProxyBeforeCaller } from './rows.ts';
+
+// The sealed part of a stored proxy: destination, transforms, configuration and client certificate.
+// Associated data binds it to its proxy.
+
+/** A replaced key, which may live for some time. */
+type PreviousKey = {
+  /** The digest by which the proxy is found, in base64. */
+  digest: string;
+  /** ISO 8601. */
+  ends_at: string;
+};
+
+export type ProxyRoute = {
+  key: string;
+  /** Of the last rotation. Its time may be over. */
+  previous_key?: PreviousKey | undefined;
+  destination_url: string;
+  /** Source code. */
+  request_transform?: string | undefined;
+  response_transform?: string | undefined;
+  /** Null for none. */
+  configuration: Configuration | null;
+  client_certificate?: ClientCertificate | undefined;
+  expressions: 'on' | 'off';
+  /** Absent for the usual time. */
+  timeout_seconds?: number | undefined;
+};
+
+/** When the replaced key ends; undefined if there is none, or if it has ended. */
+export const findPreviousEnd = ({ previous_key }: ProxyRoute, now: Date): Date | undefined => {
+  const ends_at = previous_key && new Date(previous_key.ends_at);
+  return ends_at && ends_at > now ? ends_at : undefined;
+};
+
+const placeOf = (tenant_id: string, id: string): SealedPlace => ({ tenant_id, record: 'proxy', id, field: 'route' });
+
+export const sealRoute = (ctx: Sealing, tenant_id: string, keys: TenantKeys, id: string, route: ProxyRoute): Buffer =>
+  sealText(ctx, keys, placeOf(tenant_id, id), JSON.stringify(route));
+
+/** @throws internal, after an alarm, for a route that cannot be opened. */
+export const openRoute = (
+  ctx: Sealing,
+  tenant_id: string,
+  keys: TenantKeys,
+  id: string,
+  sealed: Uint8Array,
+): ProxyRoute => JSON.parse(openText(ctx, keys, placeOf(tenant_id, id), sealed)) as ProxyRoute;
+
+// Generates proxy keys and computes the keyed digest that finds a proxy.
+// A key is random, not derived from an id. It is sealed in the proxy, for callers who may read proxies.
+
+/** 32 base62 characters have 190 bits. At least 128 are needed against guessing. */
+const PROXY_KEY_LENGTH = 32;
+
+const shape = new RegExp(`^[0-9A-Za-z]{${PROXY_KEY_LENGTH}}$`);
+
+/** The digest that finds a key; undefined for a text that has not the form of a key. */
+export const digestOfProxyKey = ({ pepper }: Pick<ReactorsContext, 'pepper'>, key: string): Buffer | undefined =>
+  shape.test(key) ? proxyKeyDigest(pepper, key) : undefined;
+
+/** Generates a key and the digest to store. */
+export const newProxyKey = (ctx: Pick<ReactorsContext, 'pepper' | 'randomBytes'>): { key: string; digest: Buffer } => {
+  const key = randomBase62(PROXY_KEY_LENGTH, ctx.randomBytes);
+  return { key, digest: proxyKeyDigest(ctx.pepper, key) };
+};
 
 /** How long a process may use a proxy that another process changed, if the notice of the change was lost. */
 const USABLE_MS = 1_000;

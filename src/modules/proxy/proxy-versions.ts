@@ -10,7 +10,7 @@ import { notFound } from '../../platform/base/errors.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import { checkApplications } from '../reactors/reactors.ts';
 import { changeLockedProxy, checkTransforms, codeOf, codeOfProxy } from './proxies.ts';
-import { openRoute, sealRoute } from './proxy-route.ts';
+import { openRoute, sealRoute } from './proxy-finder.ts';
 import { findProxy, type StoredProxy, updateProxy } from './rows.ts';
 
 /** The proxy whose transforms have versions. @throws notFound. */

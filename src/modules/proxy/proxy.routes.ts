@@ -5,18 +5,17 @@ import { pipeline } from 'node:stream/promises';
 import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ProxyContext } from './context.ts';
 import { FREE_BYTES } from '../../platform/base/accounts.ts';
-import { inPieces, releaseAfter } from '../../platform/http/slow-readers.ts';
+import { disconnectOf, inPieces, releaseAfter } from '../../platform/http/connections.ts';
 import { AppError } from '../../platform/base/errors.ts';
-import { disconnectOf } from '../../platform/http/disconnect.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { type Authentication, originOf } from '../access/authenticate.ts';
 import { logRefusal } from '../access/refusals.ts';
 import { sendProxyProblem, toAppError } from '../../platform/http/problems.ts';
-import { traceIdsOf } from '../../platform/http/request-spans.ts';
+import { traceIdsOf } from '../../platform/http/trace.ts';
 import { proxyAnswerHeaders } from '../../platform/http/proxy-answer-headers.ts';
 import { discardBody, chunksOf } from '../../platform/http/unparsed-body.ts';
 import { withoutSessionCookie } from '../../platform/http/session-cookie.ts';
-import { READABLE_CODINGS } from './bodies/coded-body.ts';
+import { READABLE_CODINGS } from './bodies/take-body.ts';
 import { forwardingFault } from './faults.ts';
 import { forward } from './forward.ts';
 import { forwardedSchema } from './proxy.schema.ts';
@@ -36,7 +35,7 @@ const headersOf = ({ raw }: FastifyRequest): [name: string, value: string][] => 
 
 const bodyOf = ({ raw }: FastifyRequest): Pick<ProxyRequest, 'body' | 'bodyBytes'> => {
   const length = raw.headers['content-length'];
-  // No other coding comes here: see platform/http/framing.ts.
+  // No other coding comes here: see platform/http/connections.ts.
   const isInChunks = raw.headers['transfer-encoding'] !== undefined;
   if (!isInChunks && (length === undefined || length === '0')) return { body: undefined, bodyBytes: undefined };
   return { body: chunksOf(raw), bodyBytes: isInChunks ? undefined : Number(length) };

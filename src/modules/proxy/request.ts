@@ -1,7 +1,7 @@
 // Types of a proxy request and its response.
 import type { Account } from '../../platform/base/accounts.ts';
 import type { Work } from '../access/work.ts';
-import type { CodedTexts } from '../tokens/expressions/coded-texts.ts';
+import type { CodedTexts } from '../tokens/expressions/expansion.ts';
 import type { RequestOrigin, Usage } from '../../platform/db/audit-record.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import type { Headers } from '../../platform/egress/headers.ts';

@@ -1,8 +1,7 @@
 // Finds a reactor for a run, with its code, contracts and configuration decrypted, in a cache of one second.
 import { findReactorForRun } from './rows.ts';
 import type { Caller } from '../access/caller.ts';
-import { createCache } from '../../platform/base/cache.ts';
-import { type Change, EVERY_TENANT } from '../../platform/base/changes.ts';
+import { type Change, createCache, EVERY_TENANT } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { conflict } from '../../platform/base/errors.ts';
 import { codePlace, type Contracts, contractsOf } from '../code/formulas.ts';

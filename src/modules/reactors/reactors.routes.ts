@@ -44,7 +44,7 @@ import {
 } from './reactors.ts';
 import { answer, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import { disconnectOf } from '../../platform/http/disconnect.ts';
+import { disconnectOf } from '../../platform/http/connections.ts';
 import { workOf } from '../access/authenticate.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
 import { formulaVersions } from '../code/formulas.routes.ts';

@@ -3,17 +3,21 @@ import { z } from 'zod';
 import { applicationTypes } from '../access/permissions.ts';
 import { nameSchema } from '../access/names.ts';
 import { exampleFormula, formulaRecord } from '../code/formula-record.ts';
-import { nameQuery, onlyPage, pageQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
 import {
+  APPLICATION_ID,
   applicationReference,
+  created,
   type Examples,
   givenUuid,
   history,
-  uuid,
-  APPLICATION_ID,
-  created,
   modified,
+  nameQuery,
+  onlyPage,
+  pageQuery,
+  pageSchema,
+  repeated,
   TENANT_ID,
+  uuid,
 } from '../../platform/http/schemas.ts';
 import { configurationKeywords, formulaFields } from '../code/formula-fields.ts';
 import { optional } from '../../platform/base/optional.ts';

@@ -3,16 +3,21 @@ import { z } from 'zod';
 import { actorType } from '../logs/logs.schema.ts';
 import { ANY_FAILURE } from './rows.ts';
 import { runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
-import { boundary, cursorQuery, oneOf, oneUuid, onlyPage, pageSchema } from '../../platform/http/list-parameters.ts';
 import {
   APPLICATION_ID,
+  boundary,
   CARD_TOKEN_ID,
   commonFailures,
   CREATED_AT,
+  cursorQuery,
   date,
   type Examples,
   failures,
   givenUuid,
+  oneOf,
+  oneUuid,
+  onlyPage,
+  pageSchema,
   REACTOR_ID,
   TENANT_ID,
   TRACE_ID,

@@ -6,7 +6,7 @@ import { firstIdAt, timeOfId } from '../../platform/crypto/ids.ts';
 import { invalidField, notFound } from '../../platform/base/errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import type { Platform } from '../../platform/services/platform.ts';
-import { noteTampered } from '../../platform/db/tampered.ts';
+import { noteTampered } from '../../platform/db/signed-rows.ts';
 import { countRuns, findRun, listRunRows, type RunFilter } from './rows.ts';
 
 type Reading = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newLogId'>;

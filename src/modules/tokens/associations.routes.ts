@@ -1,7 +1,13 @@
 // Routes and schemas of the links between a parent token and its children.
 import { z } from 'zod';
-import { onlyPage } from '../../platform/http/list-parameters.ts';
-import { bodyFailures, commonFailures, type Examples, failures, noContent } from '../../platform/http/schemas.ts';
+import {
+  bodyFailures,
+  commonFailures,
+  type Examples,
+  failures,
+  noContent,
+  onlyPage,
+} from '../../platform/http/schemas.ts';
 import { metadataFilter, metadataOf, tokenIdParam, tokenListQuery, tokenPage, tokenRecord } from './token-record.ts';
 import { cardToken, GENERIC_TOKEN_ID } from './token-examples.ts';
 import type { TokensContext } from './context.ts';

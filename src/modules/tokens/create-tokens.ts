@@ -1,30 +1,32 @@
 // Seals drafts and writes them as tokens with their log rows, all or nothing.
 // Deduplication, links to a parent and the kept response of an idempotent request belong to the same transaction.
 import type { LogMac } from '../../platform/crypto/log-mac.ts';
-import type { LogRow } from '../../platform/db/audit-record.ts';
-import type { NewLog } from '../../platform/db/audit-rows.ts';
-import type { Transaction } from '../../platform/db/transaction.ts';
-import { nameOfFingerprint } from './rows/token-row.ts';
-import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
-import { addToSession, insertGroups, lockFingerprints, putLinks, removeToken } from './rows/token-transactions.ts';
-import { type Fingerprint } from './rows/token-row.ts';
-import { type StoredToken } from './rows/token-row.ts';
-import { type NewTokenLog } from './rows/token-row.ts';
-import { type NewToken } from './rows/token-row.ts';
-import { countCreates } from '../access/creates.ts';
-import type { Work } from '../access/work.ts';
-import { allOrNothing } from '../access/decisions.ts';
-import { type Transform } from '../access/access-rule.ts';
-import { containersShown, getTransform, getTransformOfNew } from '../access/rules.ts';
 import {
   linkLogRow,
-  logRow,
   type LoggedToken,
+  type LogRow,
+  logRow,
   messageOf,
   type operator,
   TOKEN_ASSOCIATED,
   tokenLogRows,
 } from '../../platform/db/audit-record.ts';
+import type { NewLog } from '../../platform/db/audit-rows.ts';
+import type { Transaction } from '../../platform/db/transaction.ts';
+import {
+  type Fingerprint,
+  nameOfFingerprint,
+  type NewToken,
+  type NewTokenLog,
+  type StoredToken,
+} from './rows/token-row.ts';
+import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
+import { addToSession, insertGroups, lockFingerprints, putLinks, removeToken } from './rows/token-transactions.ts';
+import { countCreates } from '../access/failures.ts';
+import type { Work } from '../access/work.ts';
+import { allOrNothing } from '../access/decisions.ts';
+import { type Transform } from '../access/access-rule.ts';
+import { containersShown, getTransform, getTransformOfNew } from '../access/rules.ts';
 import { findContainerWarning } from './container-warnings.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';

@@ -8,9 +8,8 @@ import { revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { expressionFault, findRows, missingSentence, type Opened, openRows, shownOf, valuesOf } from './detokenize.ts';
 import { type FieldCode, forbidden } from '../../platform/base/errors.ts';
-import { formatPath, type Json } from '../../platform/json/json.ts';
+import { formatPath, type Json, JSON_DEPTH_MAX, walkJson } from '../../platform/json/json.ts';
 import type { Slices } from '../../platform/json/slices.ts';
-import { walkJson } from '../../platform/json/walk.ts';
 import {
   collectInSlices,
   createExpansion,
@@ -22,9 +21,8 @@ import {
   tooManyTokens,
 } from './expressions/expansion.ts';
 import { ExpressionError, type ExpressionErrorCode } from './expressions/expression-error.ts';
-import { tooDeep } from './expressions/evaluation.ts';
+import { tooDeep } from './expressions/expressions.ts';
 import { createItemFailures, type ItemFailures, type PartialAnswer } from './item-failures.ts';
-import { JSON_DEPTH_MAX } from '../../platform/json/json.ts';
 
 /** A text with expressions. */
 type Item = { path: (string | number)[]; ids: ReadonlySet<string>; hasFailed: boolean };

@@ -1,7 +1,7 @@
 // POST /detokenize: replaces expressions in JSON by the values of tokens.
 import { z } from 'zod';
 import { CARD_TOKEN_ID, commonFailures, type Examples, failures } from '../../platform/http/schemas.ts';
-import { partialResult } from './partial.schema.ts';
+import { partialResult } from './item-failures.ts';
 import { GENERIC_TOKEN_ID } from './token-examples.ts';
 import type { TokensContext } from './context.ts';
 import { invalidField } from '../../platform/base/errors.ts';

@@ -1,15 +1,12 @@
 // Finds the tokens that expressions refer to, checks access, writes log rows, and replaces the expressions by values.
 // Detokenizing, reactors and the proxy share it. Log rows are written before any value is returned.
-import { type FoundCvc } from './rows/token-row.ts';
-import { type StoredValue } from './rows/token-row.ts';
-import { type StoredToken } from './rows/token-row.ts';
+import type { FoundCvc, StoredToken, StoredValue } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import { noteDecision } from '../access/decisions.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
-import { disclosureOf } from '../access/rules.ts';
+import { disclosureOf, getTransform } from '../access/rules.ts';
 import { type Transform } from '../access/access-rule.ts';
-import { getTransform } from '../access/rules.ts';
 import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
@@ -24,9 +21,8 @@ import {
   type References,
 } from './expressions/expansion.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
-import { formatPath, isStorableText, type Json } from '../../platform/json/json.ts';
+import { formatPath, isStorableText, type Json, walkJson } from '../../platform/json/json.ts';
 import { mapInSlices, runAtOnce, type Slices } from '../../platform/json/slices.ts';
-import { walkJson } from '../../platform/json/walk.ts';
 import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
 import { findTokenType } from './token-types.ts';
 import {

@@ -3,7 +3,7 @@ import { logRow, operator, TOKENS_EXPORTED } from '../../platform/db/audit-recor
 import { runTransaction } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { TokensContext } from './context.ts';
-import { findExportPage, takeSnapshot } from './rows/token-export.ts';
+import { findExportPage, takeSnapshot } from './rows/token-scans.ts';
 import { findTokenType } from './token-types.ts';
 import { openToken } from './tokens.ts';
 

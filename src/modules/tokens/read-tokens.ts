@@ -1,38 +1,103 @@
 // Reads one token, lists tokens and searches them, under the caller's access rules.
 // Log rows of values are committed before the response exists.
-import { type FoundCvc } from './rows/token-row.ts';
-import { type StoredToken } from './rows/token-row.ts';
+import { metadataDigest, searchDigest, shownDigest } from '../../platform/crypto/digest.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import type { TokenCondition } from '../access/token-condition.ts';
+import { parseSearchQuery, type SearchNode, SearchQueryError } from './search-query.ts';
+import type { FoundCvc, StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import { noteDecision } from '../access/decisions.ts';
-import { disclosureOf } from '../access/rules.ts';
+import { accessOf, decide, disclosureOf, getTransform, maskShownWhere, valueShownWhere } from '../access/rules.ts';
 import type { Caller } from '../access/caller.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
-import { accessOf, decide, getTransform, maskShownWhere, valueShownWhere } from '../access/rules.ts';
 import type { Permission } from '../access/permissions.ts';
 import {
   countShown,
   type LoggedToken,
-  revealedAmong,
   type LogRow,
+  revealedAmong,
   tokenListLogRow,
   tokenLogRows,
   valueSearchLogRow,
 } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
-import { metadataDigest } from '../../platform/crypto/digest.ts';
-import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { findTokenPage, listTokenRows } from './rows/token-list.ts';
-import type { TokenCondition } from '../access/token-condition.ts';
 import { invalidField, notFound, payloadTooLarge } from '../../platform/base/errors.ts';
 import { type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { createMeter } from './expressions/meter.ts';
-import { conditionOf, countValues } from './search.ts';
-import { parseSearchQuery, type SearchNode, SearchQueryError } from './search-query.ts';
 import { openCvcs, openToken, recordOfRow, type TokenRecord, visibilityOfToken } from './tokens.ts';
+
+// Compiles a parsed search query into a database condition, with keyed digests in place of values.
+// No statement holds a searched value.
+
+/** Whether a term asks for a value of a token: its answer tells whether a guess is right. */
+const isAboutValue = (node: SearchNode): boolean =>
+  node.kind === 'data' || (node.kind === 'term' && node.field === 'fingerprint');
+
+/** How many values a query asks for, wherever they stand in it. */
+const countValues = (node: SearchNode): number => {
+  switch (node.kind) {
+    case 'and':
+    case 'or':
+      return node.nodes.reduce((sum, child) => sum + countValues(child), 0);
+    case 'not':
+      return countValues(node.node);
+    default:
+      return isAboutValue(node) ? 1 : 0;
+  }
+};
+
+/** The tokens about which a caller may ask more than about others. */
+type Seen = {
+  /** Those whose value the caller may see. */
+  value: TokenCondition | 'everything';
+  /** Those whose mask the caller may see, or more. */
+  mask: TokenCondition | 'everything';
+};
+
+/**
+ * @param seen terms about values, and about what masks show, match only these: otherwise a caller could find out a hidden value by
+ * searching for one guess after another.
+ */
+const conditionOf = (node: SearchNode, keys: Pick<TenantKeys, 'digest'>, seen: Seen): TokenCondition => {
+  switch (node.kind) {
+    case 'and':
+    case 'or':
+      return { kind: node.kind, nodes: node.nodes.map((child) => conditionOf(child, keys, seen)) };
+    case 'not':
+      return { kind: 'not', node: conditionOf(node.node, keys, seen) };
+    default: {
+      const match = matchOf(node, keys);
+      const where = isAboutValue(node) ? seen.value : node.kind === 'shown' ? seen.mask : 'everything';
+      return where === 'everything' ? match : { kind: 'and', nodes: [match, where] };
+    }
+  }
+};
+
+type SearchTerm = Exclude<SearchNode, { kind: 'and' | 'or' | 'not' }>;
+
+const matchOf = (node: SearchTerm, keys: Pick<TenantKeys, 'digest'>): TokenCondition => {
+  switch (node.kind) {
+    case 'term':
+      return { kind: 'in', column: node.field, values: [node.value] };
+    case 'data':
+      return { kind: 'digest', digest: searchDigest(keys.digest, node.value) };
+    case 'shown':
+      return { kind: 'digest', digest: shownDigest(keys.digest, node.part, node.value) };
+    case 'metadata':
+      return { kind: 'digest', digest: metadataDigest(keys.digest, node.key, node.value) };
+    case 'container':
+      return node.below
+        ? { kind: 'starts_with', column: 'container', prefix: node.path }
+        : { kind: 'in', column: 'container', values: [node.path] };
+    case 'range':
+      return { kind: 'range', column: node.field, from: node.from, to: node.to };
+  }
+};
 
 /** The row of a token. @throws notFound, the same for an unknown, an expired and another tenant's id. */
 export const getTokenRow = async (

@@ -1,8 +1,7 @@
 // An id that a create accepts can be used: each form of an expression refers to that id and to no other.
 import * as fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { createCodedTexts } from './expressions/coded-texts.ts';
-import { collectTokenIds, createReferences } from './expressions/expansion.ts';
+import { collectTokenIds, createCodedTexts, createReferences } from './expressions/expansion.ts';
 import { isMetadataKey, chosenTokenId } from './token-request.ts';
 import { isPlainName } from '../access/names.ts';
 import { parseSearchQuery, SEARCH_QUERY_LENGTH_MAX } from './search-query.ts';

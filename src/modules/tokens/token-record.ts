@@ -7,8 +7,16 @@ import { isStorableText, type Json } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
 import { parseContainer } from '../access/containers.ts';
 import { tokenTypeNames } from './token-types.ts';
-import { cursorQuery, pageSchema, repeated } from '../../platform/http/list-parameters.ts';
-import { date, history, uuid, CARD_TOKEN_ID, TENANT_ID } from '../../platform/http/schemas.ts';
+import {
+  CARD_TOKEN_ID,
+  cursorQuery,
+  date,
+  history,
+  pageSchema,
+  repeated,
+  TENANT_ID,
+  uuid,
+} from '../../platform/http/schemas.ts';
 import { tokenMetadata } from './token-request.schema.ts';
 import { cardDetails } from './card-details.ts';
 import { cardToken } from './token-examples.ts';

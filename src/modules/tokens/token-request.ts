@@ -19,7 +19,7 @@ import {
 } from './expressions/expressions.ts';
 import { toFieldError } from '../../platform/http/sentences.ts';
 import { isStorableText, type Json, NOT_STORABLE } from '../../platform/json/json.ts';
-import { findJsonProblem } from '../../platform/json/json-problem.ts';
+import { findJsonProblem } from '../../platform/json/problem-codes.ts';
 import { unknownName } from '../../platform/base/unknown-names.ts';
 import { runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';

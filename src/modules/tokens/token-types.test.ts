@@ -1,5 +1,5 @@
 // Compares the direct functions of token types with the expressions that they replace: masks and fingerprints.
-import { tokenEntities } from '../../platform/db/audit-entities.ts';
+import { tokenEntities } from '../../platform/db/audit-record.ts';
 import { expect, test } from 'vitest';
 import { evaluateCreateTime, evaluateShape, scanExpression } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';

@@ -1,7 +1,7 @@
 // POST /tokenize: replaces the values of a JSON body by tokens.
 import { z } from 'zod';
 import { bodyFailures, type Examples, failures } from '../../platform/http/schemas.ts';
-import { partialResult } from './partial.schema.ts';
+import { partialResult } from './item-failures.ts';
 import { bankToken, cardToken, GENERIC_TOKEN_ID } from './token-examples.ts';
 import type { TokensContext } from './context.ts';
 import { invalidField } from '../../platform/base/errors.ts';

@@ -4,6 +4,7 @@ import { disclosures, operations, outcomes } from '../../platform/db/audit-recor
 import {
   APPLICATION_ID,
   bodyFailures,
+  boundary,
   CARD_TOKEN_ID,
   commonFailures,
   CREATED_AT,
@@ -15,7 +16,6 @@ import {
   REACTOR_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
-import { boundary } from '../../platform/http/list-parameters.ts';
 import { actorType } from '../logs/logs.schema.ts';
 import { FOLDED_MAX } from './rows/timeline-rows.ts';
 import { CARD_TOKENS_MAX, getTimeline } from './timeline.ts';

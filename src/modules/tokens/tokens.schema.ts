@@ -3,8 +3,7 @@
 // The schemas of such bodies are for the OpenAPI document only.
 import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
-import { cursorBody, onlyPage } from '../../platform/http/list-parameters.ts';
-import { type Examples, APPLICATION_ID, CREATED_AT } from '../../platform/http/schemas.ts';
+import { APPLICATION_ID, CREATED_AT, cursorBody, type Examples, onlyPage } from '../../platform/http/schemas.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { tokenIdParam } from './token-record.ts';
 import { anyJson, expression, metadataPatch } from './token-request.schema.ts';

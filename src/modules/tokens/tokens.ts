@@ -1,8 +1,6 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
-import { type FoundCvc } from './rows/token-row.ts';
-import { type SealedToken, type StoredToken } from './rows/token-row.ts';
-import { type NewToken } from './rows/token-row.ts';
+import type { FoundCvc, NewToken, SealedToken, StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import { isIntentId } from '../access/token-id.ts';
 import { noteDecisionOverNew } from '../access/decisions.ts';
@@ -23,7 +21,7 @@ import {
   type SealingKey,
 } from '../../platform/crypto/seal.ts';
 import { internal } from '../../platform/base/errors.ts';
-import { noteTampered } from '../../platform/db/tampered.ts';
+import { noteTampered } from '../../platform/db/signed-rows.ts';
 import { evaluateShape } from './expressions/expressions.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { createMeter, type Meter } from './expressions/meter.ts';

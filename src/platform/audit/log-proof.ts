@@ -1,5 +1,5 @@
 // Reads the tree of a tenant from the database, with its rows and checkpoints, in the order of leaves.
-import type { LogRowLine } from '../db/log-stream.ts';
+import type { LogRowLine } from '../db/log-partitions.ts';
 import { LEAST_ID, uuidOf } from '../crypto/ids.ts';
 import { append, collectProof, copyOf, type Frontier, rootOfProof } from '../crypto/merkle.ts';
 import { type LogPublicKey, openCheckpoint } from '../crypto/signed-note.ts';

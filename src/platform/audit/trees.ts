@@ -5,7 +5,7 @@ import type { LogSigning } from '../crypto/log-signing.ts';
 import { append, leafHash, rootOf } from '../crypto/merkle.ts';
 import { signCheckpoint } from '../crypto/signed-note.ts';
 import { takeLease } from '../db/leases.ts';
-import { findStreamPosition, moveStreamPosition, TREE_STREAM } from '../db/log-stream.ts';
+import { findStreamPosition, moveStreamPosition, TREE_STREAM } from '../db/log-partitions.ts';
 import {
   BLOCK_LEAVES,
   countAhead,
@@ -20,7 +20,7 @@ import {
 } from '../db/log-trees.ts';
 import { runPeriodically } from '../base/periodic.ts';
 import type { Platform } from '../services/platform.ts';
-import { countTampered, noteTampered } from '../db/tampered.ts';
+import { countTampered, noteTampered } from '../db/signed-rows.ts';
 import { type OpenLine, openLine } from '../db/leaf.ts';
 import { STREAM_DELAY_MS } from './stream.ts';
 import { idBytes, type KnownTree, openTree, type OpenTree, TreeTampered } from './tree-state.ts';

@@ -1,6 +1,15 @@
 // Validates and normalises host names, and matches them with patterns.
 import { domainToASCII } from 'node:url';
 
+// Converts the domain of a mail address to ASCII, as DNS and mail servers know it (IDNA).
+
+/** Domain names before their conversion: it would decode percent escapes, and cut off a port and a path. */
+const nameLike = /^[a-z0-9.\-\u{80}-\u{10ffff}]+$/iu;
+
+/** In lower case; undefined for a text that is no domain. */
+export const asciiMailDomain = (text: string): string | undefined =>
+  nameLike.test(text) ? domainToASCII(text) || undefined : undefined;
+
 /** RFC 1035 section 2.3.4, without the trailing dot. */
 const HOST_CHARACTERS_MAX = 253;
 

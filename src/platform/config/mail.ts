@@ -1,7 +1,7 @@
 // Variables of the mail server.
 import { join, resolve } from 'node:path';
 import { z } from 'zod';
-import { asciiMailDomain } from '../base/mail-domain.ts';
+import { asciiMailDomain } from '../base/host-names.ts';
 import { percentDecoded } from './forms.ts';
 
 const isSmtpUrl = (text: string): boolean => {

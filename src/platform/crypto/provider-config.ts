@@ -1,6 +1,6 @@
 // Which key providers a configuration names, and what each needs.
 import type { AwsKmsConfig } from './aws-kms.ts';
-import type { Pkcs11Config } from './pkcs11.ts';
+import type { Pkcs11Config } from './pkcs11/client.ts';
 import type { VaultTransitConfig } from './vault-transit.ts';
 
 export const PROVIDER_NAMES = ['local', 'vault-transit', 'aws-kms', 'pkcs11'] as const;

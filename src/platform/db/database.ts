@@ -1,7 +1,7 @@
 // The connection pool, and a handle for each tenant through which all statements on the tenant's rows go.
 // Look-ups before a caller is known use `statements`, in functions named `...BeforeCaller`.
+import { type ClientBase, Pool, type PoolConfig } from 'pg';
 import { setTimeout as pause } from 'node:timers/promises';
-import { Pool, type PoolConfig } from 'pg';
 import { POOL_NAME } from './application-names.ts';
 import { createLogMacs, type LogMacs } from './log-macs.ts';
 import { createLogWriter, type NewLog } from './audit-rows.ts';
@@ -9,7 +9,6 @@ import { createRunWriter, type NewRun } from './run-rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
 import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
-import { createHistoryWatch, type HistoryListener } from './history.ts';
 import { findServerRole } from './server-role.ts';
 import { createSignedRows, type SignedRows } from './signed-rows.ts';
 import { createStatements, type Query, type Statements } from './statements.ts';
@@ -17,6 +16,74 @@ import type { Accounts } from '../base/accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Tracing } from '../tracing/tracing.ts';
 import { createTimedClient } from './timed-client.ts';
+
+// Learns on each new connection which history of the database it meets. A failover and a recovery begin another one.
+
+/**
+ * The name of a WAL segment begins with the timeline, in 8 digits. `pg_control_checkpoint` has the timeline too, but shows the former
+ * one until the first checkpoint after a promotion. A standby has no position to write at. Functions, operators and types are named
+ * with their schema: the search path of a role is one of its own settings.
+ */
+const FIND_HISTORY = `SELECT system_identifier::pg_catalog.text AS system, d.oid::pg_catalog.text AS database,
+  CASE WHEN pg_catalog.pg_is_in_recovery() THEN NULL
+    ELSE pg_catalog.pg_walfile_name(pg_catalog.pg_current_wal_lsn()) END AS segment
+FROM pg_catalog.pg_control_system(), pg_catalog.pg_database d
+WHERE d.datname OPERATOR(pg_catalog.=) pg_catalog.current_database()`;
+
+const TIMELINE_DIGITS = 8;
+
+/** What an operator finds in the log of PostgreSQL and in `pg_control`. */
+type History = { system: string; database: string; timeline: number };
+
+type HistoryListener = {
+  /** Before the first query of the connection that found it. */
+  changed(before: History, after: History): void;
+  /** Once. The database does not tell: not each service that speaks the protocol has these functions. */
+  unreadable(error: unknown): void;
+};
+
+/** The connection is lost or ending (SQLSTATE classes 08 and 57), or pg gives no SQLSTATE. */
+const isOfConnection = (error: unknown): boolean => {
+  const { code } = error as { code?: unknown };
+  return typeof code !== 'string' || !/^[0-9A-Z]{5}$/.test(code) || /^(?:08|57)/.test(code);
+};
+
+/** @throws an Error for a standby; what pg throws. */
+const findHistory = async (on: Pick<ClientBase, 'query'>): Promise<History> => {
+  const { rows } = await on.query<{ system: string; database: string; segment: string | null }>(FIND_HISTORY);
+  const [row] = rows;
+  // It takes no writes, and may be promoted while this connection lives.
+  if (!row?.segment) throw new Error('the database is a standby');
+  const { system, database, segment } = row;
+  return { system, database, timeline: Number.parseInt(segment.slice(0, TIMELINE_DIGITS), 16) };
+};
+
+const isSame = (one: History, other: History): boolean =>
+  one.system === other.system && one.database === other.database && one.timeline === other.timeline;
+
+/** One for each process. */
+const createHistoryWatch = (listener: HistoryListener) => {
+  let known: History | undefined;
+  let wasUnreadable = false;
+
+  return {
+    /** Called on each new connection, before its first query. @throws where the connection must not be used. */
+    meet: async (on: Pick<ClientBase, 'query'>): Promise<void> => {
+      let found: History;
+      try {
+        found = await findHistory(on);
+      } catch (error) {
+        if (isOfConnection(error)) throw error;
+        if (!wasUnreadable) listener.unreadable(error);
+        wasUnreadable = true;
+        return;
+      }
+      const before = known;
+      known = found;
+      if (before && !isSame(before, found)) listener.changed(before, found);
+    },
+  };
+};
 
 /** A database that does not answer in this time counts as unavailable: the client gets a 503. */
 const CONNECT_TIMEOUT_MS = 2_000;

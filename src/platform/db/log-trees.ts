@@ -1,8 +1,31 @@
 // Rows of the Merkle trees over the audit log: their state, blocks of leaf hashes, and checkpoints.
-import { type ArchiveMark, isSignedMark } from './archive-mark.ts';
-import type { LogPublicKey } from '../crypto/signed-note.ts';
-import { LOG_LINE, type LogRowLine } from './log-stream.ts';
+import { isSignedNote, type LogPublicKey, type LogSigningKey, signNote } from '../crypto/signed-note.ts';
+import { LOG_LINE, type LogRowLine } from './log-partitions.ts';
 import type { Query } from './statements.ts';
+
+// The mark of an archive: that rows of a range of ids are in a file with this digest, signed by the key of the log.
+
+/** Rows of all tenants from `from_id` on and below `to_id`. Null is no bound. */
+export type ArchiveMark = {
+  from_id: string | null;
+  to_id: string;
+  rows: number;
+  /** Of the lines of the archive. */
+  sha256: string;
+};
+
+const NAME = 'strongroom/log-archive';
+
+const textOf = ({ from_id, to_id, rows, sha256 }: ArchiveMark): string =>
+  `${NAME}\n${from_id ?? 'all'}\n${to_id}\n${rows}\n${sha256}\n`;
+
+export const signMark = (key: LogSigningKey, mark: ArchiveMark): string => signNote(key, NAME, textOf(mark));
+
+export const isSignedMark = (mark: ArchiveMark, note: string, keys: readonly LogPublicKey[]): boolean =>
+  isSignedNote(note, NAME, textOf(mark), keys);
+
+/** Whether both are of the same rows. */
+export const isSameMark = (one: ArchiveMark, other: ArchiveMark): boolean => textOf(one) === textOf(other);
 
 /** Leaves of a block: a write of a few rows replaces 12 KB at most. */
 export const BLOCK_LEAVES = 256;

@@ -1,10 +1,22 @@
 // Verifies rows that authorise when they are loaded: a row that another writer of the database made or changed is refused.
-import { createRowMacs, type Row, type RowMacs } from '../crypto/row-mac.ts';
-import { SIGNED_TABLES, type SignedTable, type SignedTableName } from '../base/tables.ts';
-import type { DigestKey } from '../crypto/digest.ts';
+import { SIGNED_TABLES, type SignedTable, type SignedTableName, type VerifiedTableName } from '../base/tables.ts';
 import type { Log } from '../base/log.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import { noteTampered } from './tampered.ts';
+import { createRowMacs, type Row, type RowMacs } from '../crypto/row-mac.ts';
+import type { DigestKey } from '../crypto/digest.ts';
+
+// Reports a row that a writer of the database has changed: counts it, and logs an alarm without a value.
+
+type TamperedRow = { table: VerifiedTableName; tenant_id: string | undefined; row_id: string };
+
+export const countTampered = ({ metrics }: { metrics: Metrics }, table: TamperedRow['table']): void =>
+  metrics.count('strongroom_tampered_rows_total', { table });
+
+/** Called where a row that fails its check is refused. */
+export const noteTampered = (ctx: { log: Log; metrics: Metrics }, row: TamperedRow): void => {
+  countTampered(ctx, row.table);
+  ctx.log.error({ alarm: 'tampered', ...row }, 'a row was changed in the database, and is refused');
+};
 
 /** A table whose row has the version of others. */
 export type HeadTable = 'tenants' | 'users';

@@ -2,7 +2,7 @@
 // notices for caches.
 import type { LogMacs } from './log-macs.ts';
 import { insertLogs, type NewLog, type SignedLog } from './audit-rows.ts';
-import { type Change, type Changes, noticeOf } from '../base/changes.ts';
+import { type Change, type Changes, noticeOf } from '../base/cache.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { TenantDatabase } from './database.ts';
 import { NOTIFY } from './notices.ts';

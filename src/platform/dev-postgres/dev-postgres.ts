@@ -1,16 +1,220 @@
 // Runs a PostgreSQL inside the data directory for a vault without DATABASE_URL, and finds it again after a crash.
-import { rm, stat } from 'node:fs/promises';
+import { mkdtemp, readdir, readFile, rename, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { Client } from 'pg';
 import { StartError } from '../base/errors.ts';
-import { exists, makeDirectory } from '../base/files.ts';
+import { exists, makeDirectory, syncDirectory, writePrivate } from '../base/files.ts';
+import { type DatabaseAddress, ensureDatabase, superuser } from './connection.ts';
+import { changeOwner, codeOf, type Directory, directoryOf, lastReason, type Log, PASSWORD_FILE } from './directory.ts';
+import { type Binaries, findBinaries, findLauncher, lastLine, type Launcher, repairPackage, run } from './programs.ts';
+import { findServer, isAlive, type Server, spawnServer, stopServer, waitUntilSettled } from './server.ts';
 import { IS_IMAGE } from '../base/program.ts';
-import { checkVersion, createCluster, removeAbandoned } from './cluster.ts';
-import { type DatabaseAddress, ensureDatabase } from './connection.ts';
-import { type Directory, type Log, changeOwner, codeOf, directoryOf, lastReason } from './directory.ts';
-import { type DirectoryLock, lockDataDirectory, type LockOptions } from './lock.ts';
-import { type Binaries, type Launcher, findBinaries, findLauncher, repairPackage } from './programs.ts';
-import { type Server, findServer, spawnServer, stopServer, waitUntilSettled } from './server.ts';
+
+// Creates the database cluster of a data directory, completely or not at all, and checks the version that wrote it.
+
+/** The major version whose files the binaries read. */
+const MAJOR_VERSION = '18';
+
+/** Creates the cluster beside its place and renames it. @returns false if another process was first. */
+const createCluster = async (
+  binaries: Binaries,
+  directory: Directory,
+  launcher: Launcher,
+  { password, log, isDurable }: { password: string; log: Log; isDurable: boolean },
+): Promise<boolean> => {
+  log('postgres_initializing', { directory: directory.pg });
+  // The system picks an unused name: processes in different containers can have the same pid.
+  const draft = await mkdtemp(join(directory.path, `pg.new-${process.pid}-`));
+  // initdb insists on an empty directory, so the password is written beside it and moved in last.
+  const draftPassword = `${draft}.password`;
+  try {
+    await writePrivate(draftPassword, password);
+    if (launcher.owner) await changeOwner([draft, draftPassword], launcher.owner);
+    const settings = '--locale=C --encoding=UTF8 --data-checksums --no-instructions';
+    const authentication = '--auth-host=scram-sha-256 --auth-local=scram-sha-256';
+    const result = await run([
+      ...launcher.command,
+      binaries.initdb,
+      `--pgdata=${draft}`,
+      `--pwfile=${draftPassword}`,
+      `--username=${superuser}`,
+      ...(isDurable ? [] : ['--no-sync']),
+      ...`${settings} ${authentication}`.split(' '),
+    ]);
+    if (result.code !== 0) {
+      throw new StartError(
+        `The database could not be created in ${directory.path}: ${lastLine(result.output)}. Often the disk is full or read-only; see \`df -h ${directory.path}\`, then start again.`,
+      );
+    }
+    await rename(draftPassword, join(draft, PASSWORD_FILE));
+    await syncDirectory(draft);
+    await rename(draft, directory.pg);
+    await syncDirectory(directory.path);
+    return true;
+  } catch (error) {
+    await Promise.all([draft, draftPassword].map((path) => rm(path, { recursive: true, force: true })));
+    if (['ENOTEMPTY', 'EEXIST'].includes(codeOf(error))) return false;
+    throw error;
+  }
+};
+
+/** Removes unfinished clusters of first starts that were killed, and leaves those of living processes. */
+const removeAbandoned = async (directory: Directory): Promise<void> => {
+  for (const name of await readdir(directory.path)) {
+    const pid = Number(/^pg\.new-(\d+)-/.exec(name)?.[1]);
+    if (!pid) continue;
+    const path = join(directory.path, name);
+    const createdAtMs = await stat(path).then(
+      ({ birthtimeMs }) => birthtimeMs,
+      () => undefined,
+    );
+    // In a container every start may have the same pid: a directory older than this process is not its own.
+    const isOurs = pid === process.pid && (createdAtMs ?? Infinity) > Date.now() - process.uptime() * 1_000;
+    if (!isOurs && (pid === process.pid || !(await isAlive(pid)))) await rm(path, { recursive: true, force: true });
+  }
+};
+
+/** @throws StartError if the binaries cannot read the cluster. */
+const checkVersion = async (directory: Directory): Promise<void> => {
+  const version = (await readFile(join(directory.pg, 'PG_VERSION'), 'utf8').catch(() => '')).trim();
+  if (version === MAJOR_VERSION) return;
+  throw new StartError(
+    version === ''
+      ? `${directory.pg} exists but holds no PostgreSQL database. If you do not need it, move it away: mv ${directory.pg} ${directory.pg}.old; then start again.`
+      : `The database in ${directory.pg} was written by PostgreSQL ${version}, and this release brings ${MAJOR_VERSION}. Dump it with the release that wrote it (pg_dump) and restore it into a new data directory.`,
+  );
+};
+
+// The lock that makes one process the only server of a data directory: an advisory lock of PostgreSQL in a session of its own.
+// If the session breaks, the lock is taken again.
+
+/**
+ * The key of the advisory lock. The number has no meaning ("STRONG" in ASCII). It must differ from the migration lock
+ * (72707369) and must never change, or an old and a new release could serve one directory.
+ */
+const LOCK_KEY = '91616979177031';
+
+/** PostgreSQL notices the end of a killed server's connection after a moment, and then frees the lock. */
+const LOCK_WAIT_MS = 3_000;
+
+const LOCK_POLL_MS = 100;
+
+/**
+ * How long to retry a lost lock. After a crash of one session PostgreSQL takes connections again within seconds. If it takes none
+ * for longer, it has ended, and the next start starts another on another port.
+ */
+const RETAKE_MS = 30_000;
+
+const CONNECT_TIMEOUT_MS = 5_000;
+
+type LockOptions = {
+  waitMs?: number;
+  /** Called when the session broke before release(): other processes can take the lock. */
+  onLost?: (error: Error) => void;
+  /** Called when a lost lock was taken again. Without `onGivenUp` a lost lock is not retried. */
+  onRetaken?: () => void;
+  /** Called when another process has taken the lost lock, or the database did not come back in time. */
+  onGivenUp?: (reason: 'taken' | 'away') => void;
+};
+
+type DirectoryLock = {
+  /**
+   * Calls `last` and then frees the lock. `last` may stop the server, which ends the session of the lock without onLost().
+   * Does not call `last` if the lock is lost: the server may belong to another process. Safe to call twice.
+   */
+  release(last?: () => Promise<void>): Promise<void>;
+};
+
+/**
+ * Takes the lock, and takes it again if its session breaks.
+ * @returns undefined if another process keeps it for `waitMs`, three seconds by default.
+ * @throws pg's error if the database cannot be reached, or stops meanwhile.
+ */
+export const lockDataDirectory = async (
+  address: DatabaseAddress,
+  options: LockOptions = {},
+): Promise<DirectoryLock | undefined> => {
+  const released = new AbortController();
+  let retaking: Promise<void> | undefined;
+  let holder: Client | undefined;
+
+  const lost = (error: Error): void => {
+    holder = undefined;
+    if (released.signal.aborted) return;
+    options.onLost?.(error);
+    if (options.onGivenUp) retaking = retake(options.onGivenUp);
+  };
+
+  const retake = async (onGivenUp: (reason: 'taken' | 'away') => void): Promise<void> => {
+    const deadline = Date.now() + RETAKE_MS;
+    while (!released.signal.aborted) {
+      const taken = await lockOnce(address, 0, lost).catch(() => 'away' as const);
+      if (taken instanceof Client) {
+        holder = taken;
+        return options.onRetaken?.();
+      }
+      if (released.signal.aborted) return;
+      if (taken === undefined) return onGivenUp('taken');
+      if (Date.now() > deadline) return onGivenUp('away');
+      await sleep(LOCK_POLL_MS, undefined, { signal: released.signal }).catch(() => undefined);
+    }
+  };
+
+  holder = await lockOnce(address, options.waitMs ?? LOCK_WAIT_MS, lost);
+  if (!holder) return undefined;
+  return {
+    release: async (last) => {
+      released.abort();
+      await retaking;
+      const held = holder;
+      holder = undefined;
+      try {
+        if (held) await last?.();
+      } finally {
+        await held?.end().catch(() => undefined);
+      }
+    },
+  };
+};
+
+/** @returns the session that holds the lock; undefined if another process keeps it for `waitMs`. */
+const lockOnce = async (
+  address: DatabaseAddress,
+  waitMs: number,
+  onLost: (error: Error) => void,
+): Promise<Client | undefined> => {
+  const client = new Client({
+    ...address,
+    keepAlive: true,
+    connectionTimeoutMillis: CONNECT_TIMEOUT_MS,
+    application_name: 'strongroom lock',
+  });
+  let held = false;
+  client.on('error', (error) => {
+    if (held) onLost(error);
+    held = false;
+  });
+  const tryLock = async (): Promise<boolean> => {
+    const { rows } = await client.query<{ taken: boolean }>('SELECT pg_try_advisory_lock($1) AS taken', [LOCK_KEY]);
+    return rows[0]?.taken === true;
+  };
+  try {
+    await client.connect();
+    const deadline = Date.now() + waitMs;
+    let taken = await tryLock();
+    while (!taken && Date.now() < deadline) {
+      await sleep(LOCK_POLL_MS);
+      taken = await tryLock();
+    }
+    // A server that stops ends its sessions one by one, so the lock can pass to a session that ends next. A second query finds out.
+    if (taken) await client.query('SELECT 1');
+    held = taken;
+  } finally {
+    if (!held) await client.end().catch(() => undefined);
+  }
+  return held ? client : undefined;
+};
 
 /** `firstStart`: this call created the cluster. `startedByUs`: this call started the server, which did not run yet. */
 export type EmbeddedPostgres = {

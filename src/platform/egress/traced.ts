@@ -1,6 +1,40 @@
 // Gives requests to destinations a span, and the header `traceparent` where the operator allows it.
-import type { Tracing } from '../tracing/tracing.ts';
+import { mark } from '../base/event-loop.ts';
+import type { Metrics } from '../metrics/metrics.ts';
 import type { Egress, EgressRequest } from './client.ts';
+import { faultOf } from '../base/egress-fault.ts';
+import type { Tracing } from '../tracing/tracing.ts';
+
+// Counts the results of requests to destinations, and the connections to them.
+
+/** The same egress, with its figures in the metrics. */
+export const measuredEgress = (egress: Egress, metrics: Metrics): Egress => {
+  metrics.read('strongroom_egress_connections', () => {
+    const { used, idle } = egress.connections();
+    return [
+      [{ state: 'used' }, used],
+      [{ state: 'idle' }, idle],
+    ];
+  });
+  metrics.read('strongroom_queue_length', () => [[{ queue: 'connections' }, egress.connections().waiting]]);
+  const count = (result: string): void => metrics.count('strongroom_egress_requests_total', { result });
+  return {
+    ...egress,
+    request: async (asked) => {
+      const beganMs = performance.now();
+      try {
+        const response = await egress.request(asked);
+        mark();
+        count(`${Math.floor(response.status / 100)}xx`);
+        metrics.observe('strongroom_egress_seconds', {}, (performance.now() - beganMs) / 1000);
+        return response;
+      } catch (error) {
+        count(faultOf(error).code.toLowerCase());
+        throw error;
+      }
+    },
+  };
+};
 
 /** Code chooses the method, so others could be text of a tenant. https://opentelemetry.io/docs/specs/semconv/http/http-spans/ */
 const knownMethods = new Set(['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS']);

@@ -4,7 +4,7 @@ import type { FastifyRequest } from 'fastify';
 import { type Accounts, FREE_BYTES } from '../base/accounts.ts';
 import type { Platform } from '../services/platform.ts';
 import type { App } from './app-type.ts';
-import { accountOf, releaseAfter } from './slow-readers.ts';
+import { accountOf, releaseAfter } from './connections.ts';
 import { AppError, invalidField, unsupportedMediaType } from '../base/errors.ts';
 import type { Json } from '../json/json.ts';
 import { describePlace, JsonSyntaxError, type ParsedJson, parseInSlices, type TextPlace } from '../json/json-parser.ts';

@@ -12,7 +12,7 @@ import { mark, Operation, within } from '../base/event-loop.ts';
 import { prefixFor } from './header-prefixes.ts';
 import { nameReads } from './metered-bodies.ts';
 import type { Platform } from '../services/platform.ts';
-import { accountOf } from './slow-readers.ts';
+import { accountOf } from './connections.ts';
 import { discardBody } from './unparsed-body.ts';
 
 declare module 'fastify' {

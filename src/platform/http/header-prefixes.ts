@@ -46,7 +46,7 @@ const rename = (raw: IncomingMessage, prefixes: readonly string[]): void => {
       headers[own] = headers[name];
     }
     const before = own.startsWith(OWN) ? given.get(own) : undefined;
-    // One name twice stays twice: platform/http/framing.ts refuses it.
+    // One name twice stays twice: platform/http/connections.ts refuses it.
     if (before && before.name !== name) {
       if (before.value !== value) conflictOf.set(raw, own);
       continue;

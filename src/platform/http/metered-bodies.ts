@@ -6,7 +6,7 @@ import { type Accounts, anonymousAccount } from '../base/accounts.ts';
 import { mark, Operation, within } from '../base/event-loop.ts';
 import { ChunkJoiner } from '../base/small-chunks.ts';
 import type { App } from './app-type.ts';
-import { accountOf } from './slow-readers.ts';
+import { accountOf } from './connections.ts';
 
 /** The code of the error for `clientError`. platform/http/problems.ts has its response. */
 export const TOO_MANY_CHUNKS = 'TOO_MANY_CHUNKS';

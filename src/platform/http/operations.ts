@@ -4,9 +4,8 @@ import type { FastifyRequest } from 'fastify';
 import { Operation, within } from '../base/event-loop.ts';
 import type { Platform } from '../services/platform.ts';
 import type { App } from './app-type.ts';
-import { disconnectOf } from './disconnect.ts';
+import { accountOf, disconnectOf } from './connections.ts';
 import { nameReads } from './metered-bodies.ts';
-import { accountOf } from './slow-readers.ts';
 
 /** The first id in the path. Other parameters are secrets, such as that of a link, and are in no log. */
 const findResource = ({ params }: FastifyRequest): string => {

@@ -1,5 +1,5 @@
 // The base of all pages: their HTML frame, their security headers, the parsing of forms, and errors as pages.
-import { traceIdsOf } from './request-spans.ts';
+import { traceIdsOf } from './trace.ts';
 import { readFileSync } from 'node:fs';
 import { fastifyHelmet } from '@fastify/helmet';
 import type { FastifyReply, FastifyRequest } from 'fastify';

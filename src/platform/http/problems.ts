@@ -22,8 +22,7 @@ import { CHUNKS_RULE } from '../base/small-chunks.ts';
 import { sendAnswer } from './answers.ts';
 import { TOO_MANY_CHUNKS } from './metered-bodies.ts';
 import { ownProxyHeaders } from './proxy-answer-headers.ts';
-import { traceIdsOf } from './request-spans.ts';
-import { headersOf } from './trace.ts';
+import { headersOf, traceIdsOf } from './trace.ts';
 
 export type Problem = {
   title: string;

@@ -1,15 +1,135 @@
 // Refuses unknown attributes and query parameters on all routes of a scope, together with all errors of the schemas. Does not
 // check parts that may be any JSON.
+import { isDeepStrictEqual } from 'node:util';
+import { z } from 'zod';
 import type { FastifySchemaCompiler } from 'fastify';
 import { validatorCompiler } from 'fastify-type-provider-zod';
-import { z } from 'zod';
 import { type FieldError, invalidField, invalidInput } from '../base/errors.ts';
 import { sentenceOf, toFieldError } from './sentences.ts';
 import { NOT_SUPPORTED, UNKNOWN_NAMES_MAX, unknownName } from '../base/unknown-names.ts';
 import { formatPath } from '../json/json.ts';
 import type { App } from './app-type.ts';
-import { checkNullIsAbsence } from './null-is-absence.ts';
-import { type Earlier, earlierBodies, earlierQueries } from './earlier-clients.ts';
+
+// What published clients of the earlier API send beyond the schemas, and how the server treats it (docs/earlier-clients.md).
+// Token requests have the same in modules/tokens/earlier-tokens.ts.
+
+/** Attributes of an application: some clients send a whole one instead of its id. */
+const applicationNames = [
+  'tenant_id',
+  'name',
+  'type',
+  'key',
+  'keys',
+  'permissions',
+  'rules',
+  'allowed_hosts',
+  'expires_at',
+  'created_by',
+  'created_at',
+  'modified_by',
+  'modified_at',
+];
+
+type Earlier = {
+  /** Null counts as absent; a value is a 400. */
+  notSupported?: readonly string[];
+  /** Further attributes of an object, by its name. They are ignored. */
+  notRead?: Readonly<Record<string, readonly string[]>>;
+  /** Attributes that are the id of another attribute, unless the request has that one too. */
+  idOf?: Readonly<Record<string, string>>;
+  /** Null in `idOf` removes. */
+  isPatch?: boolean;
+};
+
+const newApplication: Earlier = { notSupported: ['expires_at'] };
+const application: Earlier = { notSupported: ['expires_at', 'create_key'] };
+const reactor: Earlier = { notSupported: ['runtime'], notRead: { application: applicationNames } };
+const proxy: Earlier = {
+  notSupported: ['request_reactor_id', 'response_reactor_id', 'timeout', 'proxy_host'],
+  notRead: { application: applicationNames },
+  idOf: { application_id: 'application' },
+};
+
+/** By method and path of the operation. */
+const earlierBodies: Readonly<Record<string, Earlier>> = {
+  'POST /token-intents': { notSupported: ['encrypted'] },
+  'POST /applications': newApplication,
+  'PUT /applications/:id': application,
+  'POST /reactors': reactor,
+  'PUT /reactors/:id': reactor,
+  'PATCH /reactors/:id': reactor,
+  'POST /reactors/:id/react': { notSupported: ['callback_url'] },
+  'POST /proxies': proxy,
+  'PUT /proxies/:id': proxy,
+  'PATCH /proxies/:id': { ...proxy, isPatch: true },
+};
+
+const earlierQueries: Readonly<Record<string, Earlier>> = {
+  'GET /applications': { notSupported: ['start'] },
+  'GET /applications/:id/keys': { notSupported: ['type'] },
+};
+
+// Checks the schemas of request bodies when the server starts: null in an optional attribute means that it is left out.
+
+/** Attributes where null says something else than absence. */
+const ownMeaning: ReadonlyMap<string, string> = new Map([
+  ['client_certificate', 'null removes the certificate of a proxy; a change without the attribute keeps it'],
+]);
+
+type Attribute = readonly [name: string, schema: z.core.$ZodType];
+
+/** The schemas that a schema is made of, below the attributes of an object. */
+const partsOf = (schema: z.core.$ZodType): readonly z.core.$ZodType[] => {
+  const { def } = schema as unknown as z.core.$ZodTypes['_zod'];
+  switch (def.type) {
+    case 'array':
+      return [def.element];
+    case 'record':
+      return [def.valueType];
+    case 'pipe':
+      return [def.in, def.out];
+    case 'union':
+      return def.options;
+    case 'optional':
+    case 'nullable':
+    case 'default':
+    case 'catch':
+      return [def.innerType];
+    default:
+      return [];
+  }
+};
+
+/** All attributes at any depth of a body, each with its path. */
+function* walkAttributes(schema: z.core.$ZodType, path = ''): Generator<Attribute> {
+  const { def } = schema as unknown as z.core.$ZodTypes['_zod'];
+  if (def.type !== 'object') {
+    for (const part of partsOf(schema)) yield* walkAttributes(part, path);
+    return;
+  }
+  for (const [name, part] of Object.entries(def.shape)) {
+    const place = path === '' ? name : `${path}.${name}`;
+    yield [place, part];
+    yield* walkAttributes(part, place);
+  }
+}
+
+/**
+ * `optional` in platform/base/optional.ts makes schemas that pass.
+ * @throws for an optional attribute that refuses null or takes it for a value.
+ */
+const checkNullIsAbsence = (operation: string, body: z.core.$ZodType): void => {
+  // Null in a merge patch removes (RFC 7396).
+  if (operation.startsWith('PATCH ')) return;
+  for (const [path, schema] of walkAttributes(body)) {
+    // Any JSON has null for a value, where it is not marked as optional.
+    if ((schema as z.ZodType).def.type === 'any') continue;
+    const [absent, ofNull] = [undefined, null].map((value) => (schema as z.ZodType).safeParse(value));
+    if (!absent?.success || ownMeaning.has(path)) continue;
+    if (!ofNull?.success || !isDeepStrictEqual(ofNull.data, absent.data))
+      throw new Error(`${operation}: null in the optional attribute ${path} is not its absence. Use \`optional\`.`);
+  }
+};
 
 type Path = readonly (string | number)[];
 type Values = Record<string, unknown>;

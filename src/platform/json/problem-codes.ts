@@ -1,4 +1,27 @@
 // The closed lists of codes in problem documents: of a problem, and of each sentence in its `errors`. Clients depend on them.
+import { depthProblem, type Json, JSON_DEPTH_MAX, numberProblem, walkJson } from './json.ts';
+import type { Slices } from './slices.ts';
+
+// Checks that a JSON value can be stored exactly: its numbers and its depth.
+
+type JsonProblem = { path: (string | number)[]; sentence: string; code: FieldCode };
+
+const sentenceOn = (value: Json, depth: number): string | undefined => {
+  if (typeof value === 'number') return numberProblem(value);
+  return typeof value === 'object' && value !== null && depth === JSON_DEPTH_MAX ? depthProblem() : undefined;
+};
+
+/** The first reason why a parsed value cannot be stored exactly, or undefined. Stops at JSON_DEPTH_MAX. */
+export function* findJsonProblem(root: Json): Slices<JsonProblem | undefined> {
+  const walk = walkJson(root);
+  while (walk.next()) {
+    const sentence = sentenceOn(walk.value, walk.depth);
+    if (sentence !== undefined)
+      return { path: walk.path(), sentence, code: typeof walk.value === 'number' ? 'inexact_number' : 'too_deep' };
+    if (walk.isPauseDue()) yield;
+  }
+  return undefined;
+}
 
 /** The kinds of failures: each has a status, and a code of its own unless a cause below says more. */
 export const failureKinds = {

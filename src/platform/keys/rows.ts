@@ -1,6 +1,6 @@
 // Rows of wrapped keys for the keyring, and the instance row, which identifies the vault of a database.
 import type { Database } from '../db/database.ts';
-import { createCoalescer } from '../db/coalescer.ts';
+import { createCoalescer } from '../db/batcher.ts';
 import type { Query } from '../db/statements.ts';
 import { traced } from '../db/traced.ts';
 import { unavailable } from '../base/errors.ts';

@@ -17,7 +17,7 @@ import {
 } from '../crypto/key-provider.ts';
 import { KeyServiceFault } from '../crypto/key-service.ts';
 import { localKeyProvider } from '../crypto/local-key-provider.ts';
-import { pkcs11Providers } from '../crypto/pkcs11.ts';
+import { pkcs11Providers } from '../crypto/pkcs11/client.ts';
 import { randomBytesFromKernel } from '../crypto/random.ts';
 import { SealBroken } from '../crypto/seal.ts';
 import { Sensitive } from '../crypto/sensitive.ts';

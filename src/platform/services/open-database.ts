@@ -1,21 +1,36 @@
 // Opens the database of a configuration: the embedded one of its data directory, or the one that DATABASE_URL names.
 import { fileURLToPath } from 'node:url';
 import type { PoolConfig } from 'pg';
+import { type Config, ConfigError } from '../config/config.ts';
+import {
+  digestMigrations,
+  findPendingMigrations,
+  migrate,
+  MigrationError,
+  type MigrationResult,
+} from '../maintenance/migrate.ts';
+import { StartError } from '../base/errors.ts';
+import { describeError, type Log } from '../base/log.ts';
+import { MIGRATE, PROGRAM, START } from '../base/program.ts';
 import type { Accounts } from '../base/accounts.ts';
-import type { Config } from '../config/config.ts';
 import { memoryDigest, randomBase62 } from '../crypto/digest.ts';
 import { randomBytesFromKernel } from '../crypto/random.ts';
 import { connectionErrorText, withFullVerification, withoutName } from '../db/connection-errors.ts';
 import { createDatabase, type Database } from '../db/database.ts';
-import { digestMigrations, findPendingMigrations, migrate, type MigrationResult } from '../maintenance/migrate.ts';
 import { type EmbeddedPostgres, hasCluster, takeDataDirectory } from '../dev-postgres/dev-postgres.ts';
 import { copyTemplate } from '../dev-postgres/template.ts';
-import { StartError } from '../base/errors.ts';
 import type { Metrics } from '../metrics/metrics.ts';
-import type { Log } from '../base/log.ts';
 import type { Tracing } from '../tracing/tracing.ts';
-import { MIGRATE, PROGRAM, START } from '../base/program.ts';
 import { version } from '../base/version.ts';
+
+// The text that an operator sees for an error that ends a start or a command.
+
+/** The printable parts of such an error. */
+export const failureText = (error: unknown): string => {
+  const isForOperator = [ConfigError, StartError, MigrationError].some((made) => error instanceof made);
+  if (isForOperator) return (error as Error).message;
+  return `This failure is unexpected. Its words are left out, for they can hold values; its name and place are below. To see which part of a start fails: ${PROGRAM} doctor\n${JSON.stringify(describeError(error), null, 2)}`;
+};
 
 export const migrationsDir = fileURLToPath(new URL('../../../prisma/migrations', import.meta.url));
 

@@ -1,11 +1,33 @@
 // Makes the sandbox of a configuration and reports its events to the operator.
+import type { Tracing } from '../tracing/tracing.ts';
+import { createSandbox, type SandboxEvent, type SandboxOwner } from '../sandbox/host/supervisor.ts';
 import type { Config } from '../config/config.ts';
 import { StartError } from '../base/errors.ts';
 import type { Log } from '../base/log.ts';
 import type { Accounts } from '../base/accounts.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import { RUN_BYTES_MAX, type RunFault, whyNoWall } from '../sandbox/protocol/sandbox.ts';
-import { createSandbox, type SandboxEvent, type SandboxOwner } from '../sandbox/host/supervisor.ts';
+
+// Gives runs of code a span, from their wait for an executor to their result.
+
+/** The same sandbox, with a span for each run. What the code calls is done within the span of its run. */
+export const tracedSandbox = (sandbox: SandboxOwner, tracing: Tracing | undefined): SandboxOwner =>
+  tracing
+    ? {
+        ...sandbox,
+        get wall() {
+          return sandbox.wall;
+        },
+        run: (job) =>
+          tracing.hop('run', 'internal', {}, async (span) => {
+            // Calls arrive by the pipe of an executor, which serves many runs.
+            const outcome = await sandbox.run({ ...job, answerCall: tracing.bind(job.answerCall) });
+            const result = outcome.ok ? 'ok' : outcome.fault.code.toLowerCase();
+            span?.set({ 'strongroom.run.result': result, 'strongroom.run.cpu_ms': outcome.cpuMs });
+            return outcome;
+          }),
+      }
+    : sandbox;
 
 const MEBIBYTE = 1024 * 1024;
 

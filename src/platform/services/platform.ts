@@ -1,6 +1,6 @@
 // The services that every module is built on. context.ts makes them; nothing here knows a module.
 import type { Accounts } from '../base/accounts.ts';
-import type { Changes } from '../base/changes.ts';
+import type { Changes } from '../base/cache.ts';
 import type { Config } from '../config/config.ts';
 import type { DigestKey } from '../crypto/digest.ts';
 import type { RootKeys } from '../crypto/key-provider.ts';

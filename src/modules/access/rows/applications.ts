@@ -5,7 +5,7 @@ import type { TenantDatabase, TenantQuery } from '../../../platform/db/database.
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
 import { COUNTED_MAX, type Counted } from '../../../platform/base/pagination.ts';
-import { type ApiKeyRow, deleteApiKeysOf, type FoundApplication, insertApiKey } from './find-api-key.ts';
+import { type ApiKeyRow, deleteApiKeysOf, type FoundApplication, insertApiKey } from './api-keys.ts';
 import { nameCondition, searchNameOf } from './names.ts';
 
 export type StoredApplication = {

@@ -1,7 +1,7 @@
 // Rows of erasure certificates: begun by the deletion of a tenant, counted up by the sweep, signed at its end.
 import type { Database } from '../../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../../platform/db/transaction.ts';
-import type { JsonDocument, SignedDocument } from '../../../platform/crypto/signed-json.ts';
+import type { JsonDocument, SignedDocument } from '../../../platform/crypto/signed-note.ts';
 
 /** Certificates that one round issues, and the command line lists. */
 const SLICE = 1_000;

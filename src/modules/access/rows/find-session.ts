@@ -1,6 +1,6 @@
 // The look-up of a session by the public id of its key, before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
-import type { FoundApplication } from './find-api-key.ts';
+import type { FoundApplication } from './api-keys.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 
 export type FoundSession = {

@@ -1,7 +1,7 @@
 // Rows of formulas. A tenant's own and official formulas are read and listed together; each kind is written by itself.
 import { isDeepStrictEqual } from 'node:util';
 import type { Prisma } from '../../../generated/prisma/client.ts';
-import { EVERY_TENANT, noticeOf } from '../../../platform/base/changes.ts';
+import { EVERY_TENANT, noticeOf } from '../../../platform/base/cache.ts';
 import type { Database, TenantDatabase, TenantQuery } from '../../../platform/db/database.ts';
 import { NOTIFY } from '../../../platform/db/notices.ts';
 import type { Separate } from '../../../platform/db/prisma.ts';

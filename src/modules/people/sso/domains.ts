@@ -9,7 +9,7 @@ import {
   SSO_DOMAIN_BOUND,
   SSO_DOMAIN_UNBOUND,
 } from '../../../platform/db/audit-record.ts';
-import { asciiMailDomain } from '../../../platform/base/mail-domain.ts';
+import { asciiMailDomain } from '../../../platform/base/host-names.ts';
 import type { Platform } from '../../../platform/services/platform.ts';
 import { StartError } from '../../../platform/base/errors.ts';
 import { comparedAddress, parseAddress } from '../address.ts';

@@ -2,8 +2,12 @@
 // All are found before a token is opened.
 import { fieldValue, type Headers } from '../../../platform/egress/headers.ts';
 import { badRequest } from '../../../platform/base/errors.ts';
-import type { CodedTexts } from '../../tokens/expressions/coded-texts.ts';
-import { createReferences, type Expansion, type References } from '../../tokens/expressions/expansion.ts';
+import {
+  type CodedTexts,
+  createReferences,
+  type Expansion,
+  type References,
+} from '../../tokens/expressions/expansion.ts';
 import { formatPath } from '../../../platform/json/json.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { prepareBody } from './body.ts';

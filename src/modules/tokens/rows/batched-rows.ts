@@ -1,6 +1,5 @@
 // Statements on tokens that requests of one tenant share: batched inserts and look-ups by id.
-import { createBatcher } from '../../../platform/db/batcher.ts';
-import { createCoalescer } from '../../../platform/db/coalescer.ts';
+import { createBatcher, createCoalescer } from '../../../platform/db/batcher.ts';
 import type { Database } from '../../../platform/db/database.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import type { Transaction } from '../../../platform/db/transaction.ts';

@@ -1,5 +1,5 @@
 // Compiles list conditions to SQL and reads pages of tokens, newest first. An index serves every leaf of a condition.
-// Knows columns and digests only; search.ts and read-tokens.ts translate queries and filters.
+// Knows columns and digests only; read-tokens.ts translates queries and filters.
 import { type StoredToken } from './token-row.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 import type { TokenCondition } from '../../access/token-condition.ts';

@@ -2,8 +2,7 @@
 // It needs no privilege, namespace or compiler; perl-base is part of every Debian and Ubuntu. It loads no Perl module.
 // man 7 landlock; docs/decisions/0043-wall.md says why Perl.
 import { NICENESS_MAX } from '../../base/priority.ts';
-import { type Architecture, makeFilter } from './seccomp.ts';
-import { launcherCalls } from './system-calls.ts';
+import { type Architecture, launcherCalls, makeFilter } from './system-calls.ts';
 
 export const architecture: Architecture | undefined =
   process.arch === 'x64' || process.arch === 'arm64' ? process.arch : undefined;

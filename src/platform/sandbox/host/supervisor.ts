@@ -1,17 +1,14 @@
 // Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
-import { type Accounts } from '../../base/accounts.ts';
+import type { Accounts } from '../../base/accounts.ts';
 import { findOperation, mark, within } from '../../base/event-loop.ts';
-import { createBreaker } from './breaker.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
 import type { DeathReason, Lease } from './lease.ts';
 import { createPool, type PoolEvent } from './pool.ts';
-import { accountOf, busy, finish, nameOf, noReport, type Result, type Run } from './run.ts';
-import { createCalls } from './run-calls.ts';
+import { accountOf, busy, createCalls, createResults, finish, nameOf, noReport, type Result, type Run } from './run.ts';
 import { createQueue } from './run-queue.ts';
 import type { Ending } from './spawner.ts';
-import { createResults } from './run-results.ts';
 import { RUN_KILL_MS, RUN_STARTS_MAX } from '../../base/times.ts';
 import {
   CallFault,
@@ -22,6 +19,40 @@ import {
   type Sandbox,
   type WallKind,
 } from '../protocol/sandbox.ts';
+
+// A circuit breaker: code that kills its executor repeatedly must wait before its next run, longer each time.
+// Saves resources and is no security boundary: each process counts separately.
+
+/** So many crashes in a row have no effect. */
+const DEATHS_FREE = 2;
+const WAIT_MS = 500;
+const WAIT_MS_MAX = 30_000;
+/** Names kept in memory; the oldest are evicted. */
+const NAMES_MAX = 1000;
+
+type Breaker = {
+  countDeath(name: string): void;
+  /** Resets the count after a run that ended well. */
+  forget(name: string): void;
+  /** How long code of this name must wait; 0 if it may run. */
+  waitMs(name: string): number;
+};
+
+const createBreaker = (): Breaker => {
+  const names = new Map<string, { deaths: number; until: number }>();
+  return {
+    countDeath: (name) => {
+      const deaths = (names.get(name)?.deaths ?? 0) + 1;
+      const over = deaths - DEATHS_FREE - 1;
+      const until = over < 0 ? 0 : performance.now() + Math.min(WAIT_MS * 2 ** over, WAIT_MS_MAX);
+      names.delete(name);
+      names.set(name, { deaths, until });
+      if (names.size > NAMES_MAX) names.delete(names.keys().next().value as string);
+    },
+    forget: (name) => void names.delete(name),
+    waitMs: (name) => Math.max(0, (names.get(name)?.until ?? 0) - performance.now()),
+  };
+};
 
 export type SandboxOptions = {
   limits: RunLimits;

@@ -1,5 +1,28 @@
-// Generates tables of the docs: variables, commands, metrics, limits, roles, codes of errors. And the names that the Helm chart takes.
-import { readFileSync, writeFileSync } from 'node:fs';
+// Generated tables of the documentation and of the Helm chart, and the OpenAPI document.
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import {
+  BALANCER_MS,
+  BODY_MS,
+  claimMs,
+  CONNECT_MS,
+  fetchMs,
+  HEADERS_MS_MAX,
+  KEEP_ALIVE_MS,
+  MEMORY_WAIT_MS,
+  READ_MS_MAX,
+  REQUEST_MS_MAX,
+  RESPONSE_MS_MAX,
+  RUN_MS,
+  RUN_STARTS_MAX,
+  RUN_WAIT_MS,
+  STOP_HALF_SENT_MS,
+  STOP_MS,
+  STOP_WAIT_MS,
+  STOP_WORKERS_MS,
+  svcProxyMs,
+  TIMEOUT_SECONDS,
+  timeoutsOf,
+} from '../platform/base/times.ts';
 import { API_KEYS_MAX, API_KEYS_OF_TENANT_MAX } from '../modules/access/application-keys.ts';
 import { APPLICATIONS_MAX } from '../modules/access/applications.ts';
 import { FORMULAS_MAX } from '../modules/code/formulas.ts';
@@ -8,12 +31,66 @@ import { PROXIES_MAX } from '../modules/proxy/proxies.ts';
 import { REACTORS_MAX } from '../modules/reactors/reactors.ts';
 import { accountLimits, type LimitName } from '../platform/base/accounts.ts';
 import { describeRole, roles } from '../modules/people/roles.ts';
-import { environmentSchema, fileVariables } from '../platform/config/config.ts';
+import { environmentSchema, fileVariables, loadConfig } from '../platform/config/config.ts';
 import { failureCauses, failureKinds, fieldCodes } from '../platform/json/problem-codes.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
-import { withChartNames } from './chart-variables.ts';
-import { timesTable } from './times-table.ts';
 import { commandTexts } from './command-table.ts';
+import { buildApp } from '../app.ts';
+import type { Context } from '../modules.ts';
+import { documentOf } from '../platform/http/openapi/openapi.ts';
+import { StartError } from '../platform/base/errors.ts';
+import { createLog } from '../platform/base/log.ts';
+import type { CommandIo } from './command.ts';
+
+// The table of times of docs/operations/times.md.
+
+const seconds = (ms: number): string => `${(ms / 1000).toLocaleString('en')} s`;
+
+const { least, usual, most } = TIMEOUT_SECONDS;
+
+const rows: readonly [what: string, time: string, after: string][] = [
+  ['Headers of a request; the whole request', `${seconds(HEADERS_MS_MAX)}; ${seconds(REQUEST_MS_MAX)}`, '408'],
+  ['A run waits for an executor', seconds(RUN_WAIT_MS), '429 or 503'],
+  ['Connection to a destination', seconds(CONNECT_MS), '504'],
+  [
+    'Head of its response, from the start of the request',
+    `${seconds(usual * 1000)}; \`timeout_seconds\` of a stored proxy, ${least} to ${most}`,
+    '504',
+  ],
+  [
+    'Whole response',
+    `${seconds(BODY_MS)} more: ${seconds(timeoutsOf(usual).wholeMs)}, at most ${seconds(RESPONSE_MS_MAX)}`,
+    'the response breaks off; 504 if a transform reads it',
+  ],
+  ['Memory for a response that a transform or code reads', seconds(MEMORY_WAIT_MS), '429 or 503'],
+  ['A run of code, `SANDBOX_WALL_MS`', `${seconds(RUN_MS.usual)}, at most ${seconds(RUN_MS.most)}`, '408'],
+  [
+    '`fetch` in code; `svc.proxy`',
+    `28/30 and 29/30 of what the run has left: ${seconds(fetchMs(RUN_MS.usual))}; ${seconds(svcProxyMs(RUN_MS.usual))}`,
+    'an error that code can catch: `TIMEOUT`; 504',
+  ],
+  ['A client takes 64 KiB of a response, or its rest', seconds(READ_MS_MAX), 'the connection is closed'],
+  ['An idle connection of a client', seconds(KEEP_ALIVE_MS), 'the connection is closed'],
+  [
+    'Claim of an idempotency key whose server died',
+    `${seconds(claimMs(0))} and ${RUN_STARTS_MAX} runs: ${seconds(claimMs(RUN_MS.usual))}`,
+    'the request may be repeated',
+  ],
+  ['A server that stops: half-sent requests', seconds(STOP_HALF_SENT_MS), 'cut'],
+  ['A server that stops: requests under way', seconds(STOP_WAIT_MS), 'cut'],
+  [
+    'A server that stops: its process; its supervisor',
+    `${seconds(STOP_MS)}; ${seconds(STOP_MS + STOP_WORKERS_MS)}`,
+    'exit',
+  ],
+  ['The load balancer in front waits for a response', seconds(BALANCER_MS), '504 of its own'],
+];
+
+/** @returns a Markdown table: what has a time, how long, what happens after it. */
+const timesTable = (): string =>
+  ['| What | Time | After it |', '|---|---|---|', ...rows.map((row) => `| ${row.join(' | ')} |`)].join('\n');
+
+// Generates tables of the docs: variables, commands, metrics, limits, roles, codes of errors. And the names that the Helm chart takes.
 
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 
@@ -149,4 +226,70 @@ export const writeGeneratedPages = (): void => {
   }
   const schema = new URL('../../deploy/helm/values.schema.json', import.meta.url);
   writeFileSync(schema, withChartNames(readFileSync(schema, 'utf8')));
+};
+
+// The names that the Helm chart takes: variables that are no secrets, and keys of its secret. They are in its values.schema.json.
+
+/** Secrets, which are files: VAULT_TOKEN_FILE is a variable of its own. */
+const secrets: readonly string[] = [...fileVariables, 'VAULT_TOKEN'];
+
+/** Variables that the chart sets itself, and those that a server in production must not have. */
+const notOfOperator = new Set([
+  'MIGRATE_ON_START',
+  'DRAIN_SECONDS',
+  'STRONGROOM_COMMAND',
+  'METRICS_PORT',
+  'METRICS_HOST',
+  'NODE_ENV',
+  'HOST',
+  'PORT',
+  'DATA_DIR',
+  'ALLOW_DEV_ON_NETWORK',
+  'STRONGROOM_DEV_KEY',
+  'TEST_ENDPOINTS',
+  'TEST_TEMPLATE_DIR',
+  'BOOTSTRAP_API_KEY_FILE',
+  'VAULT_TOKEN_FILE',
+]);
+
+const chartNames = {
+  variables: Object.keys(environmentSchema.shape).filter((name) => !secrets.includes(name) && !notOfOperator.has(name)),
+  secretKeys: secrets.map((name) => name.toLowerCase()),
+};
+
+/** @param schema the text of values.schema.json. @returns it with the names of today. */
+export const withChartNames = (schema: string): string =>
+  Object.entries(chartNames).reduce(
+    (text, [part, names]) =>
+      text.replace(
+        new RegExp(`("${part}Known": \\{\\s*"enum": \\[)[^\\]]*\\]`),
+        (_, open: string) => `${open}\n${names.map((name) => `        "${name}"`).join(',\n')}\n      ]`,
+      ),
+    schema,
+  );
+
+// Generates the OpenAPI document without a server: registers the routes and calls none.
+
+/** @returns the text of openapi/openapi.json. It depends on the routes only, not on the environment. */
+const openapiDocument = async (): Promise<string> => {
+  // To register routes needs the configuration and the log only. Handlers need the rest of the context.
+  const parts: Partial<Context> = { config: loadConfig({}), log: createLog('silent'), newUuid: () => '' };
+  const app = await buildApp(parts as Context);
+  const text = `${JSON.stringify(documentOf(app), null, 2)}\n`;
+  await app.close();
+  return text;
+};
+
+/** @param isCheck compares, and writes nothing. @throws StartError where the file is out of date. */
+export const writeOpenapi = async (io: CommandIo, { isCheck }: { isCheck: boolean }): Promise<void> => {
+  const text = await openapiDocument();
+  const path = new URL('../../openapi/openapi.json', import.meta.url);
+  if (isCheck) {
+    if (readFileSync(path, 'utf8') !== text)
+      throw new StartError('openapi/openapi.json is out of date. Run: npm run openapi');
+    return;
+  }
+  mkdirSync(new URL('.', path), { recursive: true });
+  writeFileSync(path, text);
+  io.print('openapi/openapi.json written.');
 };

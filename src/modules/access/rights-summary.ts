@@ -1,0 +1,188 @@
+// Says in sentences what a key can do and what it cannot, from its permissions, access rules, hosts and limits. Pure.
+import type { AccessRule, RuleCondition, Transform } from './access-rule.ts';
+import { containerCovers } from './containers.ts';
+import type { Permission } from './permissions.ts';
+
+export type Rights = {
+  type: string;
+  permissions: readonly Permission[];
+  rules: readonly AccessRule[];
+  /** Undefined for any. */
+  allowed_hosts?: readonly string[] | undefined;
+  /** Of a public one. */
+  allowed_origins?: readonly string[] | undefined;
+  /** The container of the tokens of a public one. */
+  container?: string | undefined;
+  daily_reveals?: number | undefined;
+  daily_uses?: number | undefined;
+};
+
+export type RightsSummary = { can: string[]; cannot: string[] };
+
+const conditionWords = ({ attribute, operator, value }: RuleCondition): string =>
+  `${attribute} ${operator === 'equals' ? 'is' : 'begins with'} ${value}`;
+
+const isEverything = ({ container, conditions }: AccessRule): boolean => conditions === undefined && container === '/';
+
+/** Whether an earlier rule decides about all tokens of a later one. Conditions are compared as little as their words need. */
+const hides = (earlier: AccessRule, later: AccessRule): boolean =>
+  earlier.conditions === undefined &&
+  (isEverything(earlier) ||
+    (later.conditions === undefined && containerCovers(earlier.container ?? '/', later.container ?? '/')));
+
+/** The tokens of a rule, in words. @param isRest whether earlier rules decide about some of them. */
+const tokensOf = (rule: AccessRule, isRest: boolean): string => {
+  const tokens = isRest ? 'other tokens' : 'tokens';
+  if (rule.conditions) return `${tokens} whose ${rule.conditions.map(conditionWords).join(' and whose ')}`;
+  return isEverything(rule) ? `all ${tokens}` : `${tokens} below ${rule.container}`;
+};
+
+/** A plain permission is the last rule, on all tokens. */
+const plainRule = (permission: Permission): Omit<AccessRule, 'transform'> & { transform: Transform } => ({
+  description: '',
+  priority: Infinity,
+  container: '/',
+  transform: 'default',
+  permissions: [permission],
+});
+
+type Grant = { tokens: string; transform: Transform };
+
+/** The tokens that a permission reaches, and how much it shows of them, in the order in which rules decide. */
+const grantsOf = ({ permissions, rules }: Rights, permission: Permission): Grant[] => {
+  const named = rules
+    .filter((rule) => rule.permissions.includes(permission))
+    .toSorted((one, other) => one.priority - other.priority);
+  const all = permissions.includes(permission) ? [...named, plainRule(permission)] : named;
+  return all.flatMap((rule, index) => {
+    const earlier = all.slice(0, index) as AccessRule[];
+    if (earlier.some((each) => hides(each, rule as AccessRule))) return [];
+    const tokens = tokensOf(rule as AccessRule, earlier.length > 0);
+    return [{ tokens, transform: rule.transform }];
+  });
+};
+
+const readWords: Record<Transform, (tokens: string) => string> = {
+  reveal: (tokens) => `read the values of ${tokens}`,
+  mask: (tokens) => `read the masks of ${tokens}`,
+  redact: (tokens) => `see ${tokens} without value and mask`,
+  default: (tokens) => `read the masks of ${tokens}, and the values of those without a mask`,
+};
+
+const useWords: Record<Transform, (tokens: string) => string> = {
+  reveal: (tokens) => `use the values of ${tokens} in reactors and through proxies`,
+  mask: (tokens) => `use the masks of ${tokens} in reactors and through proxies`,
+  redact: (tokens) => `name ${tokens} in reactors and through proxies, without value and mask`,
+  default: (tokens) => `use the values of ${tokens} in reactors and through proxies`,
+};
+
+const simple =
+  (verb: string) =>
+  (tokens: string): string =>
+    `${verb} ${tokens}`;
+
+/** What each permission on tokens is in words, and what it is where it is missing. */
+const ofTokens: readonly [Permission, (grant: Grant) => string][] = [
+  ['token:create', ({ tokens }) => simple('store')(tokens)],
+  ['token:read', ({ tokens, transform }) => readWords[transform](tokens)],
+  ['token:search', ({ tokens }) => simple('search')(tokens)],
+  ['token:use', ({ tokens, transform }) => useWords[transform](tokens)],
+  ['token:update', ({ tokens }) => simple('change')(tokens)],
+  ['token:delete', ({ tokens }) => simple('delete')(tokens)],
+];
+
+/** What permissions on other records are about. */
+const areas: readonly [prefix: string, noun: string][] = [
+  ['session', 'sessions for browsers'],
+  ['application', 'applications and their keys'],
+  ['reactor', 'reactors and their code'],
+  ['proxy', 'proxies with their keys and code'],
+  ['log', 'the log'],
+  ['report', 'usage reports'],
+  ['tenant:member', 'people'],
+  ['tenant:invitation', 'invitations'],
+  ['tenant', 'the tenant and its settings'],
+];
+
+const verbs: Record<string, string> = { create: 'create', read: 'read', update: 'change', delete: 'delete' };
+
+const joined = (words: readonly string[], last: 'and' | 'or'): string =>
+  words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${last} ${words.at(-1)}`;
+
+const verbsIn = ({ permissions }: Rights, prefix: string): string[] =>
+  permissions
+    .filter((permission) => permission.slice(0, permission.lastIndexOf(':')) === prefix)
+    .map((permission) => verbs[permission.slice(permission.lastIndexOf(':') + 1)] ?? permission);
+
+const storingInPublic = ({ allowed_origins = [], container }: Rights): string[] => [
+  container === undefined ? 'store tokens, in the container of their type' : `store tokens in ${container}`,
+  allowed_origins.length === 0
+    ? 'be used by apps, and by no page'
+    : `be used by apps, and by pages of ${joined(allowed_origins, 'and')}`,
+];
+
+const limitsIn = ({ daily_reveals, daily_uses }: Rights): string[] => [
+  ...(daily_reveals === undefined ? [] : [`get at most ${daily_reveals.toLocaleString('en')} values a day`]),
+  ...(daily_uses === undefined ? [] : [`use at most ${daily_uses.toLocaleString('en')} tokens a day`]),
+];
+
+const sendingIn = ({ allowed_hosts }: Rights): string =>
+  allowed_hosts === undefined || allowed_hosts.length === 0
+    ? 'send them to any host, also to one that returns their values'
+    : `send them to ${joined(allowed_hosts, 'and')} only`;
+
+const CODE_RIGHTS: readonly Permission[] = ['reactor:update', 'proxy:update'];
+
+const cannotOf = (rights: Rights, grants: ReadonlyMap<Permission, Grant[]>): string[] => {
+  const isMissing = (permission: Permission): boolean => grants.get(permission)?.length === 0;
+  const reads = grants.get('token:read') ?? [];
+  const changes = (
+    [
+      ['token:create', 'store'],
+      ['token:update', 'change'],
+      ['token:delete', 'delete'],
+      ['token:search', 'search'],
+    ] as const
+  ).filter(([permission]) => isMissing(permission));
+  const others = areas.filter(([prefix]) => verbsIn(rights, prefix).length === 0).map(([, noun]) => noun);
+  return [
+    ...(reads.length === 0 ? ['read a token, by value or by mask'] : []),
+    ...(reads.length > 0 && reads.every(({ transform }) => transform === 'mask' || transform === 'redact')
+      ? ['read the value of a token']
+      : []),
+    ...(isMissing('token:use') ? ['use tokens in reactors or through proxies'] : []),
+    ...(changes.length === 0
+      ? []
+      : [
+          `${joined(
+            changes.map(([, verb]) => verb),
+            'or',
+          )} tokens`,
+        ]),
+    ...(others.length === 0 ? [] : [`read or change ${joined(others, 'or')}`]),
+  ];
+};
+
+/** @param rights validated. A public application has what its type leaves it. */
+export const summarizeRights = (rights: Rights): RightsSummary => {
+  const isPublic = rights.type === 'public';
+  const grants = new Map(ofTokens.map(([permission]) => [permission, grantsOf(rights, permission)]));
+  const onTokens = ofTokens.flatMap(([permission, words]) => (grants.get(permission) ?? []).map(words));
+  const mayUse = (grants.get('token:use') ?? []).length > 0;
+  const others = areas.flatMap(([prefix, noun]) => {
+    const found = verbsIn(rights, prefix);
+    return found.length === 0 ? [] : [`${joined(found, 'and')} ${noun}`];
+  });
+  return {
+    can: [
+      ...(isPublic && onTokens.length > 0 ? storingInPublic(rights) : onTokens),
+      ...(mayUse ? [sendingIn(rights)] : []),
+      ...others,
+      ...(rights.permissions.some((each) => CODE_RIGHTS.includes(each))
+        ? ['decide what code does with the values of its callers']
+        : []),
+      ...limitsIn(rights),
+    ],
+    cannot: cannotOf(rights, grants),
+  };
+};

@@ -203,3 +203,34 @@ describe('the forms of clients of the earlier API', () => {
     expect([typed.status, typed.body.errors]).toEqual([400, { type: ['is not supported: leave it out'] }]);
   });
 });
+
+test('in the console a key is replaced by one with its settings, and ends when it is said', async () => {
+  const member = await server.signIn({ tenant });
+  const path = `/console${keysPath()}`;
+  const settings = { name: 'Shop', expires_at: inAnHour(), allowed_addresses: ['127.0.0.1', '::1'] };
+  const keyIn = (page: string) => /svc_test_[0-9A-Za-z_]{50,}/.exec(page)?.[0] ?? '';
+  for (const [grace_seconds, after] of [
+    ['0', 401],
+    ['3600', 200],
+  ] as const) {
+    const old = await addKey(settings);
+    const form_id = fieldIn((await member.get(`${path}/${old.id}`)).text, 'form_id') ?? '';
+    const fields = { form_id, grace_seconds };
+    for (const wrong of ['', '1', 'soon'])
+      expect((await member.post(`${path}/${old.id}/rotate`, { ...fields, grace_seconds: wrong })).status).toBe(400);
+    const { text } = await member.post(`${path}/${old.id}/rotate`, fields);
+    const key = keyIn(text);
+    expect([key === '', key === old.key]).toEqual([false, false]);
+    expect([await statusOf(key), await statusOf(old.key)]).toEqual([200, after]);
+    const { data } = (await ask('GET', keysPath())).body;
+    const made = data.find(({ id }: { id: string }) => key.includes(id));
+    expect(made).toMatchObject(settings);
+    const kept = data.find(({ id }: { id: string }) => id === old.id);
+    if (after === 401) expect(kept).toBeUndefined();
+    // Not longer than it would have lived.
+    else expect(kept).toMatchObject(settings);
+    // The form that is sent again makes no second one.
+    const again = await member.post(`${path}/${old.id}/rotate`, fields);
+    expect([again.status, keyIn(again.text)]).toEqual([after === 401 ? 404 : 303, '']);
+  }
+});

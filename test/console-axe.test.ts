@@ -38,6 +38,9 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     // A value that left, a mask that was read, and a child.
     await server.request('GET', `/tokens/${body.id}`);
     await server.request('POST', `/tokens/${body.id}/children`, { json: card });
+    const { body: application } = await server.request('POST', '/applications', {
+      json: { name: 'Checkout', type: 'private', permissions: ['token:create', 'token:read'] },
+    });
     const { body: proxy } = await server.request('POST', '/proxies', {
       json: {
         name: 'Payments',
@@ -64,6 +67,9 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a run': `/console/runs/${run.id}`,
       'the line of a reactor': `/console/reactors/${made.id}?line=1`,
       'a reactor': `/console/reactors/${made.id}`,
+      Applications: '/console/applications',
+      'New application': '/console/applications/new',
+      'an application': `/console/applications/${application.id}`,
       Proxies: '/console/proxies',
       'a proxy': `/console/proxies/${proxy.id}`,
       'New proxy': '/console/proxies/new',

@@ -237,6 +237,7 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     const { page } = grace;
     await page.goto('/console/applications');
     await page.getByRole('link', { name: 'New application' }).click();
+    await page.getByRole('radio', { name: /^Custom/ }).check();
     await page.getByLabel('token:create').check();
     await page.getByLabel('Requests per second').fill('many');
     await page.getByRole('button', { name: 'Create application' }).click();

@@ -3,9 +3,11 @@ import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { CREATES_PER_MINUTE } from '../access/public-access.ts';
 import { type Permission, listPermissions, permissions, publicPermissions } from '../access/permissions.ts';
 import type { Session } from '../people/sessions.ts';
-import { permissionField, type TextField, type TypedApplication } from './application-record.ts';
-import { type FieldProblems, findProblems, numberInput, textArea, textInput } from './form-fields.ts';
+import { type Rights, summarizeRights } from '../access/rights-summary.ts';
+import { ends, permissionField, type TextField, type TypedApplication } from './application-record.ts';
+import { type FieldProblems, findProblems, numberInput, selectField, textArea, textInput } from './form-fields.ts';
 import { codeArea, fieldProblem, invalidAttributes } from './forms.ts';
+import { jobs } from './key-jobs.ts';
 import { csrfField } from './shell.ts';
 
 export type ApplicationForm = {
@@ -67,6 +69,39 @@ const rulesField = (form: ApplicationForm): Html => {
 ${codeArea({ name: 'rules', text: rules, line: form.rulesLine, problems, isShort: true })}</details>`;
 };
 
+const jobChoice = (form: ApplicationForm): Html => {
+  const sentences = findProblems(form, 'job');
+  return html`<fieldset${invalidAttributes('job-problem', sentences)}><legend>What will it do?</legend><div class="jobs">${jobs.map(
+    ([job, label, hint]) =>
+      html`<label><input type="radio" name="job" value="${job}"${attribute('checked', form.typed.job === job)}><span>${label}<small>${hint}</small></span></label>`,
+  )}</div>${fieldProblem('job-problem', sentences)}</fieldset>`;
+};
+
+/** What every new key is asked for, and what a custom one chooses beside it. */
+const newKeyFields = (form: ApplicationForm): Html => html`${jobChoice(form)}
+<div class="pairs">${textInput(form, { name: 'container', label: 'Which tokens', hint: html`A container, such as <code>/pci/</code>. Empty: all tokens, or by type where it only stores` })}
+${selectField(form, { name: 'ends', label: 'Ends', options: ends })}</div>
+${textArea(form, { name: 'allowed_addresses', label: 'Only from', hint: 'IP addresses or networks that may use the key, one on each line. Empty: all.' })}
+<div class="custom">${typeChoice(form)}
+${permissionChoice(form)}
+${rulesField(form)}</div>`;
+
+const LIVE_FORM = 'new-key';
+
+/** What the typed rights mean. Without script a button asks for it; a script asks while one types. */
+export const rightsCard = (rights: Rights | undefined, isLive: boolean): Html => {
+  const list = (kind: string, sentences: readonly string[]): Html =>
+    sentences.length === 0
+      ? html`<p class="quiet">nothing</p>`
+      : html`<ul class="rights ${kind}">${sentences.map((each) => html`<li><bdi>${each}</bdi></li>`)}</ul>`;
+  const { can, cannot } = rights ? summarizeRights(rights) : { can: [], cannot: [] };
+  const sentences = rights
+    ? html`<h2>This key can</h2>${list('can', can)}<h2>It cannot</h2>${list('cannot', cannot)}`
+    : html`<h2>This key</h2><p class="quiet">The container, a limit or the rules are not complete.</p>`;
+  return html`<section class="card"><div id="rights"${isLive && html` data-live="${LIVE_FORM}" aria-live="polite"`}>${sentences}</div>
+${isLive && html`<button class="second small" form="${LIVE_FORM}" formaction="/console/applications/check" data-check>Check</button>`}</section>`;
+};
+
 const DEFAULT_LIMIT = "Empty: the operator's default, or no limit.";
 
 const limitsCard = (form: ApplicationForm): Html => html`<section class="card"><h2>Limits</h2>
@@ -78,11 +113,11 @@ ${numberInput(form, { name: 'daily_uses', label: 'Uses a day', hint: 'Tokens it 
 ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to through the proxy, one host on each line. Empty: any host.` })}
 </section>`;
 
-const publicNames: readonly TextField[] = ['allowed_origins', 'container', 'creates_per_minute'];
+const publicNames: readonly TextField[] = ['allowed_origins', 'creates_per_minute'];
 
 const publicFields = (form: ApplicationForm): Html =>
   html`${textArea(form, { name: 'allowed_origins', label: 'Allowed origins', hint: html`Of the pages that may use the key, one on each line: <code>https://shop.example.com</code>. Empty: no page, only clients that send no Origin.` })}
-<div class="pairs">${textInput(form, { name: 'container', label: 'Container', hint: html`Of its tokens, such as <code>/pci/high/</code>. Empty: by type` })}
+<div class="pairs">${form.id !== undefined && textInput(form, { name: 'container', label: 'Container', hint: html`Of its tokens, such as <code>/pci/high/</code>. Empty: by type` })}
 ${numberInput(form, { name: 'creates_per_minute', label: 'Creates a minute', hint: `Tokens of one client address. Empty: ${CREATES_PER_MINUTE}` })}</div>`;
 
 /** Only public applications have these; a new one may become public. */
@@ -92,23 +127,21 @@ const publicCard = (form: ApplicationForm): Html | undefined => {
   if (id !== undefined)
     return isPublic ? html`<section class="card"><h2>Public use</h2>${publicFields(form)}</section>` : undefined;
   const isOpen = isPublic || publicNames.some((name) => typed[name] !== '' || findProblems(form, name).length > 0);
-  return html`<details class="card"${attribute('open', isOpen)}><summary>Public applications: origins, container</summary>
-<p class="hint">For the type public only.</p>${publicFields(form)}</details>`;
+  return html`<details class="card"${attribute('open', isOpen)}><summary>Public applications: origins</summary>
+<p class="hint">For keys that collect in a browser.</p>${publicFields(form)}</details>`;
 };
 
 /** The whole form, with the button that sends it. */
 export const applicationForm = (session: Session, form: ApplicationForm): Html => {
   const { id, typed } = form;
-  return html`<form method="post" action="/console/applications/${id ?? 'new'}" autocomplete="off" novalidate>
+  return html`<form method="post" action="/console/applications/${id ?? 'new'}" autocomplete="off" novalidate${id === undefined && html` id="${LIVE_FORM}"`}>
 ${csrfField(session)}${
     id === undefined
       ? html`<input type="hidden" name="form_id" value="${typed.form_id}">`
       : html`<input type="hidden" name="seen" value="${typed.seen}">`
   }
 <section class="card">${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
-${id === undefined && typeChoice(form)}
-${permissionChoice(form)}
-${!(id !== undefined && typed.type === 'public') && rulesField(form)}</section>
+${id === undefined ? newKeyFields(form) : html`${permissionChoice(form)}${typed.type !== 'public' && rulesField(form)}`}</section>
 ${publicCard(form)}
 ${limitsCard(form)}
 <div class="actions"><button>${id === undefined ? 'Create application' : 'Save'}</button><a href="/console/applications">Cancel</a></div>

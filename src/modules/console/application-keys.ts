@@ -3,11 +3,20 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { newKeyPage } from './application-page.ts';
 import type { Application } from './application-record.ts';
-import { type Fields, listOfLines, onceHeader, textArea, textInput } from './form-fields.ts';
+import { type Fields, graceField, listOfLines, onceHeader, readGrace, textArea, textInput } from './form-fields.ts';
 import { confirmed, idOf, linesOf, problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { addressOf, badge, consolePage, csrfField, time } from './shell.ts';
-import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  isSuccess,
+  type Outcome,
+  problemLines,
+  type Submission,
+  type Visit,
+} from './visit.ts';
 import { notFound } from '../../platform/base/errors.ts';
 
 const PATH = '/console/applications';
@@ -73,7 +82,7 @@ ${keyForm(session, `${PATH}/${application.id}/keys`, form, hidden, 'Make the key
 };
 
 const keyPage = (
-  { session }: Visit,
+  { session, ctx }: Visit,
   application: Application,
   key: ApplicationKey,
   form: KeyForm,
@@ -86,6 +95,7 @@ const keyPage = (
     main: html`${back(application)}<h1>API key <code>${key.id}</code></h1>${above}
 ${keyForm(session, action, form, undefined, 'Save')}
 <section class="card"><dl><dt>Created</dt><dd>${time(key.created_at)}</dd><dt>Last use</dt><dd>${time(key.last_used_at) ?? html`<span class="quiet">not yet</span>`}</dd></dl>
+${confirmed(session, { action: `${action}/rotate`, summary: 'Replace this key', question: 'A new key with the same name, end and addresses is made, and shown once.', button: 'Replace the key', fields: html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">${graceField}` })}
 ${confirmed(session, { action: `${action}/revoke`, summary: 'Revoke this key', question: 'It stops working at once, everywhere. The other keys go on to work.', button: 'Revoke the key' })}</section>`,
   });
 };
@@ -121,6 +131,8 @@ const refusalOf = (heading: string, typed: TypedKey, answer: ApiAnswer) => {
   return { form: { typed, problems }, above: problemsNotice(heading, lines) };
 };
 
+const NOT_REPLACED = 'The key was not replaced.';
+
 const keyIdOf = ({ param }: Visit): string => {
   const id = param('key_id');
   if (!/^[0-9A-Za-z]{16}$/.test(id)) throw notFound('API key');
@@ -134,6 +146,46 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
       await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}/keys/${keyIdOf(visit)}` }),
     );
   const pageOf = (visit: Visit): string => `${PATH}/${idOf(visit, 'application')}`;
+
+  const endKey = (submission: Submission, key: ApplicationKey, url: string, grace_seconds: number) => {
+    if (grace_seconds === 0) return submission.api({ method: 'DELETE', url });
+    const endMs = Math.min(
+      submission.ctx.now().getTime() + grace_seconds * 1_000,
+      ...(key.expires_at === undefined ? [] : [Date.parse(key.expires_at)]),
+    );
+    const json = { ...bodyOfForm(formOf(key).typed), expires_at: new Date(endMs).toISOString() };
+    return submission.api({ method: 'PUT', url, json, withAllGrants: true });
+  };
+
+  /** Makes another key like this one, and ends this one after that: at no time there is none. */
+  const rotate = async (submission: Submission): Promise<Outcome> => {
+    const [application, key] = await Promise.all([find(submission), findKey(submission)]);
+    const grace_seconds = readGrace(submission.field);
+    const form = formOf(key);
+    if (grace_seconds === undefined) {
+      const above = problemsNotice(NOT_REPLACED, ['The form does not say when the key of now ends.']);
+      return { status: 400, page: keyPage(submission, application, key, form, above) };
+    }
+    const url = `/applications/${application.id}/keys`;
+    const answer = await submission.api({
+      method: 'POST',
+      url,
+      headers: onceHeader(submission.field),
+      json: bodyOfForm(form.typed),
+      withAllGrants: true,
+    });
+    if (!isSuccess(answer)) {
+      const refused = refusalOf(NOT_REPLACED, form.typed, answer);
+      return { status: answer.status, page: keyPage(submission, application, key, refused.form, refused.above) };
+    }
+    if (answer.headers['svc-idempotent-replayed'] === 'true')
+      return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
+    const ended = await endKey(submission, key, `${url}/${key.id}`, grace_seconds);
+    const above = isSuccess(ended)
+      ? undefined
+      : problemsNotice('The replaced key still works: revoke it.', problemLines(ended));
+    return newKeyPage(submission, { ...application, key: (answer.body as { key: string }).key }, above);
+  };
 
   console.get(`${PATH}/:id/keys/new`, async (visit) => newPage(visit, await find(visit)));
   console.get(`${PATH}/:id/keys`, async (visit) => ({ seeOther: pageOf(visit) }));
@@ -155,7 +207,7 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     }
     if (answer.headers['svc-idempotent-replayed'] === 'true')
       return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
-    return newKeyPage(submission.session, { ...application, key: (answer.body as { key: string }).key });
+    return newKeyPage(submission, { ...application, key: (answer.body as { key: string }).key });
   });
 
   console.get(`${PATH}/:id/keys/:key_id`, async (visit) => {
@@ -175,6 +227,8 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     const { form, above } = refusalOf('The key was not saved.', typed, answer);
     return { status: answer.status, page: keyPage(submission, application, key, form, above) };
   });
+  console.get(`${PATH}/:id/keys/:key_id/rotate`, async (visit) => ({ seeOther: pageOf(visit) }));
+  console.postAfterCode(`${PATH}/:id/keys/:key_id/rotate`, rotate);
   console.get(`${PATH}/:id/keys/:key_id/revoke`, async (visit) => ({ seeOther: pageOf(visit) }));
   console.postAfterCode(`${PATH}/:id/keys/:key_id/revoke`, async (submission): Promise<Outcome> => {
     const url = `/applications/${idOf(submission, 'application')}/keys/${keyIdOf(submission)}`;

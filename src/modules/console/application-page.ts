@@ -1,8 +1,13 @@
 // The pages of an application: its form with its key and deletion beside it, and the page that shows a new key once.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
-import { type ApplicationForm, applicationForm, typeLabel } from './application-form.ts';
-import type { Application } from './application-record.ts';
+import { KEY_VARIABLE } from '../../platform/http/request-samples.ts';
+import type { Rights } from '../access/rights-summary.ts';
+import { type ApplicationForm, applicationForm, rightsCard, typeLabel } from './application-form.ts';
+import { type Application, bodyOfForm, rulesRefusal } from './application-record.ts';
+import { copyBox, copyMenu, samplesFor } from './copy.ts';
+import { firstCall, rightsIn, TOKEN_PLACEHOLDER } from './key-jobs.ts';
+import type { Visit } from './visit.ts';
 import { confirmed } from './forms.ts';
 import { isolated, shortened } from './list-parts.ts';
 import { badge, consolePage, notice, time } from './shell.ts';
@@ -50,6 +55,10 @@ ${confirmed(session, {
 })}</section>`;
 };
 
+/** Undefined while what was typed is not complete. */
+const rightsOfForm = ({ typed }: ApplicationForm): Rights | undefined =>
+  rulesRefusal(typed) ? undefined : rightsIn(bodyOfForm(typed));
+
 export const newApplicationPage = (session: Session, form: ApplicationForm, above?: HtmlValue): string =>
   consolePage(session, {
     title: 'New application',
@@ -58,12 +67,12 @@ export const newApplicationPage = (session: Session, form: ApplicationForm, abov
 <h1>New application</h1>
 ${above}
 <p class="quiet">A client of the API. It gets an API key, which is shown once.</p>
-${applicationForm(session, form)}`,
+<div class="columns"><div>${applicationForm(session, form)}</div><div>${rightsCard(rightsOfForm(form), true)}</div></div>`,
   });
 
 /** The page of a stored application. @param shown.names of actors, by id. */
 export const applicationPage = (
-  session: Session,
+  visit: Visit,
   shown: {
     application: Application;
     form: ApplicationForm;
@@ -76,24 +85,29 @@ export const applicationPage = (
   },
 ): string => {
   const { application, form, names, keys, form_id, above } = shown;
+  const { session } = visit;
   return consolePage(session, {
     title: application.name,
     section: 'Applications',
     main: html`${back}
 <h1>${isolated(application.name)}</h1>
+${copyMenu(visit, { id: application.id, call: { path: `/applications/${application.id}` } })}
 ${above}
 <div class="columns"><div>${applicationForm(session, form)}</div>
-<div>${keyCard(session, application, keys, form_id)}${recordCard(session, application, names)}</div></div>`,
+<div>${rightsCard(rightsIn(application), false)}${keyCard(session, application, keys, form_id)}${recordCard(session, application, names)}</div></div>`,
   });
 };
 
 /** Shows a key once. The page is not stored (Cache-Control: no-store, as on every page). */
-export const newKeyPage = (session: Session, { id, name, type, key }: Application): string =>
-  consolePage(session, {
+export const newKeyPage = (visit: Visit, application: Application, above?: HtmlValue): string => {
+  const { id, name, type, key } = application;
+  const rights = rightsIn(application);
+  const call = rights && firstCall(rights);
+  return consolePage(visit.session, {
     title: 'API key',
     section: 'Applications',
     main: html`${back}
-<h1>The API key of ${isolated(name)}</h1>
+<h1>The API key of ${isolated(name)}</h1>${above}
 <section class="card revealed">
 ${notice('warn', html`<strong>Copy the key now.</strong> This page shows it once, and it cannot be shown again.`)}
 <p><code data-copy>${key}</code></p>
@@ -103,5 +117,11 @@ ${notice('warn', html`<strong>Copy the key now.</strong> This page shows it once
         : 'Keep it in a secret store: not in code, and not in a page or an app.'
     }</p>
 </section>
+${
+  call &&
+  html`<section class="card"><h2>A first request</h2>${copyBox('curl', samplesFor(visit, call).curl)}
+<p class="hint"><code>${KEY_VARIABLE}</code> is the key.${JSON.stringify(call).includes(TOKEN_PLACEHOLDER) && html` <code>${TOKEN_PLACEHOLDER}</code> is the id of a token, and the header names where it is sent.`}</p></section>`
+}
 <p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
   });
+};

@@ -3,7 +3,10 @@ import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
 import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
+import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
 import type { ApiAnswer } from './visit.ts';
+
+const DAY_MS = 86_400_000;
 
 /** An application as the API shows it. */
 export type Application = {
@@ -41,6 +44,10 @@ const textFields = [
   'allowed_origins',
   'container',
   'creates_per_minute',
+  // Of a new one: what its key is for, when the key ends in days, and the networks that may use it.
+  'job',
+  'ends',
+  'allowed_addresses',
 ] as const;
 
 export type TextField = (typeof textFields)[number];
@@ -59,9 +66,21 @@ export const keptFields: readonly TextField[] = ['name', 'rules', 'allowed_hosts
 /** The field of a permission's checkbox. */
 export const permissionField = (permission: Permission): string => `permission.${permission}`;
 
+/** Days until a new key ends. Empty: it does not. */
+export const ends = [
+  ['30', 'in 30 days'],
+  ['90', 'in 90 days'],
+  ['365', 'in a year'],
+  ['', 'never'],
+] as const;
+
+const DEFAULT_END = '90';
+
 export const emptyForm = (form_id: string): TypedApplication => ({
   ...(Object.fromEntries(textFields.map((name) => [name, ''])) as Record<TextField, string>),
   type: 'private',
+  job: jobs[0][0],
+  ends: DEFAULT_END,
   permissions: new Set(),
   form_id,
   seen: '',
@@ -89,6 +108,9 @@ export const formOf = (application: Application, form_id: string): TypedApplicat
     daily_uses: textOf(application.daily_uses),
     allowed_origins: (application.allowed_origins ?? []).join('\n'),
     container: application.containers?.[0] ?? '',
+    job: CUSTOM,
+    ends: '',
+    allowed_addresses: '',
     creates_per_minute: textOf(application.creates_per_minute),
     permissions: new Set(application.permissions.filter(isPermission)),
     form_id,
@@ -105,6 +127,7 @@ export const readForm = (
   ...(Object.fromEntries(textFields.map((name) => [name, linesOf(field(name))])) as Record<TextField, string>),
   name: field('name').trim(),
   container: field('container').trim(),
+  job: isJob(field('job')) ? field('job') : CUSTOM,
   permissions: new Set(offered.filter((permission) => field(permissionField(permission)) !== '')),
   form_id,
   seen: field('seen'),
@@ -116,8 +139,19 @@ export const rulesRefusal = ({
 }: TypedApplication): { sentence: string; line: number | undefined } | undefined =>
   rules.trim() === '' ? undefined : jsonRefusal(rules);
 
+/** What was chosen beside a job that stands for other rights, or that has no use for it. */
+export const jobProblems = (typed: TypedApplication): FieldProblems => {
+  const problems = new Map<string, string[]>();
+  if (typed.job === CUSTOM) return problems;
+  if (typed.permissions.size > 0 || typed.rules.trim() !== '')
+    problems.set('job', ['must be Custom where permissions or rules are chosen']);
+  if (typed.job === 'code' && typed.container !== '') problems.set('container', ['must be empty: code is in none']);
+  return problems;
+};
+
 /** The body for the API. @throws SyntaxError for rules that `rulesRefusal` refuses. */
 export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => {
+  const ofJob = bodyOfJob(typed.job, typed.container);
   const requests_per_second = numberOf(typed.requests_per_second);
   const burst = numberOf(typed.burst);
   return {
@@ -132,13 +166,26 @@ export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => 
     allowed_origins: listOfLines(typed.allowed_origins),
     containers: typed.container === '' ? undefined : [typed.container],
     creates_per_minute: numberOf(typed.creates_per_minute),
+    ...ofJob,
   };
+};
+
+/** The settings of a new key; undefined for none. @param now when it is made. */
+export const keySettings = ({ ends: days, allowed_addresses }: TypedApplication, now: Date): object | undefined => {
+  const isListed = ends.some(([value]) => value === days);
+  const end = isListed ? new Date(now.getTime() + Number(days) * DAY_MS).toISOString() : days;
+  const networks = listOfLines(allowed_addresses);
+  if (days === '' && !networks) return undefined;
+  return { ...(days !== '' && { expires_at: end }), ...(networks && { allowed_addresses: networks }) };
 };
 
 const fieldNames: ReadonlySet<string> = new Set([...textFields, 'permissions']);
 
 /** The field of a place of the API's body. */
-const fieldOfPlace = (place: string): string => {
+const fieldOfPlace = ({ job }: TypedApplication, place: string): string => {
+  if (place === 'expires_at') return 'ends';
+  // The rule of a job has nothing of its own but its container.
+  if (job !== CUSTOM && place.startsWith('rules')) return 'container';
   if (place === 'rate_limit') return 'requests_per_second';
   const name = place.replace(/^rate_limit\./, '').replace(/[.[].*$/, '');
   const field = name === 'containers' ? 'container' : name;
@@ -148,8 +195,8 @@ const fieldOfPlace = (place: string): string => {
 /** Says where in a field of several lines or rules an error is. */
 const sentenceOf = (typed: TypedApplication, place: string, sentence: string): string => {
   const [, name = '', index = '', rest = ''] = /^(\w+)\[(\d+)\]\.?(.*)$/.exec(place) ?? [];
-  if (name === 'rules') return `Rule ${Number(index) + 1}${rest && `, ${rest}`}: ${sentence}.`;
-  if (name !== 'allowed_hosts' && name !== 'allowed_origins') return sentence;
+  if (name === 'rules' && typed.job === CUSTOM) return `Rule ${Number(index) + 1}${rest && `, ${rest}`}: ${sentence}.`;
+  if (name !== 'allowed_hosts' && name !== 'allowed_origins' && name !== 'allowed_addresses') return sentence;
   return `Line ${numberedLines(typed[name])[Number(index)]?.line ?? ''} ${sentence}.`;
 };
 
@@ -157,7 +204,7 @@ const sentenceOf = (typed: TypedApplication, place: string, sentence: string): s
 export const problemsOfForm = (typed: TypedApplication, answer: ApiAnswer): FieldProblems => {
   const problems = new Map<string, string[]>();
   for (const [place, sentences] of problemsByPlace(answer)) {
-    const field = fieldOfPlace(place);
+    const field = fieldOfPlace(typed, place);
     const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : sentenceOf(typed, place, each)));
     problems.set(field, [...(problems.get(field) ?? []), ...lines]);
   }

@@ -10,6 +10,8 @@ import {
   bodyOfForm,
   emptyForm,
   formOf,
+  jobProblems,
+  keySettings,
   isOutdated,
   keptFields,
   problemsOfForm,
@@ -100,10 +102,10 @@ ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of appli
 const isReplayed = ({ headers }: ApiAnswer): boolean => headers['svc-idempotent-replayed'] === 'true';
 
 /** The page with the key. A repeated form gets none: a key is shown once. */
-const shownOnce = ({ session }: Visit, answer: ApiAnswer): Outcome => {
+const shownOnce = (visit: Visit, answer: ApiAnswer): Outcome => {
   const application = answer.body as Application;
   if (isReplayed(answer)) return { seeOther: addressOf(`${PATH}/${application.id}`, { done: 'shown' }) };
-  return newKeyPage(session, application);
+  return newKeyPage(visit, application);
 };
 
 type Refused = { status: number; form: ApplicationForm; above: Html };
@@ -120,7 +122,7 @@ const LOOK = 'The fields below say what is wrong.';
 const send = async (
   submission: Submission,
   form: ApplicationForm,
-  { heading, method, url }: { heading: string; method: 'POST' | 'PUT'; url: string },
+  { heading, method, url, hasKey = true }: { heading: string; method: 'POST' | 'PUT'; url: string; hasKey?: boolean },
 ): Promise<{ answer: ApiAnswer } | Refused> => {
   const { typed } = form;
   const unreadable = rulesRefusal(typed);
@@ -130,16 +132,22 @@ const send = async (
     return { status: 422, form: { ...form, problems, rulesLine: unreadable.line }, above };
   }
   const { type, ...json } = bodyOfForm(typed);
+  const ofNew = { type, ...(!hasKey && { create_key: false }) };
   const answer = await submission.api({
     method,
     url,
     headers: method === 'POST' ? onceHeader(submission.field) : {},
-    json: method === 'POST' ? { ...json, type } : json,
+    json: method === 'POST' ? { ...json, ...ofNew } : json,
     // The member gives the application rights, and holds all of them.
     withAllGrants: true,
   });
   if (isSuccess(answer)) return { answer };
-  const problems = problemsOfForm(typed, answer);
+  return refuse(form, heading, answer);
+};
+
+/** The errors of a refused request in the form. */
+const refuse = (form: ApplicationForm, heading: string, answer: ApiAnswer): Refused => {
+  const problems = problemsOfForm(form.typed, answer);
   const lines = problems.size === 0 ? [...problemLines(answer), tryAgain(answer)] : (problems.get('') ?? [LOOK]);
   const above = problemsNotice(
     heading,
@@ -148,12 +156,35 @@ const send = async (
   return { status: answer.status, form: { ...form, problems }, above };
 };
 
+/** A key with an end or networks is made after its application, which is deleted again where the key is refused. */
+const makeFirstKey = async (submission: Submission, application: Application, settings: object) => {
+  const url = `/applications/${application.id}`;
+  const answer = await submission.api({ method: 'POST', url: `${url}/keys`, json: settings, withAllGrants: true });
+  if (isSuccess(answer)) return { key: (answer.body as { key: string }).key };
+  await submission.api({ method: 'DELETE', url });
+  return { refused: answer };
+};
+
 const create = async (submission: Submission): Promise<Outcome> => {
   const heading = 'The application was not created.';
   const form = readTyped(submission, undefined, submission.field('type'));
-  const sent = await send(submission, form, { heading, method: 'POST', url: '/applications' });
-  if ('answer' in sent) return shownOnce(submission, sent.answer);
-  return { status: sent.status, page: newApplicationPage(submission.session, sent.form, sent.above) };
+  const show = ({ status, form: shown, above }: Refused): Outcome => ({
+    status,
+    page: newApplicationPage(submission.session, shown, above),
+  });
+  const problems = jobProblems(form.typed);
+  if (problems.size > 0)
+    return show({ status: 422, form: { ...form, problems }, above: problemsNotice(heading, [LOOK]) });
+  const settings = keySettings(form.typed, submission.ctx.now());
+  const sent = await send(submission, form, { heading, method: 'POST', url: '/applications', hasKey: !settings });
+  if (!('answer' in sent)) return show(sent);
+  if (!settings || isReplayed(sent.answer)) return shownOnce(submission, sent.answer);
+  const application = sent.answer.body as Application;
+  const made = await makeFirstKey(submission, application, settings);
+  if (made.key !== undefined) return newKeyPage(submission, { ...application, key: made.key });
+  // Another form: the id of this one stands for the application that is gone.
+  const again = { ...form, typed: { ...form.typed, form_id: submission.ctx.newUuid() } };
+  return show(refuse(again, heading, made.refused));
 };
 
 export const applicationsPages = (console: Console): void => {
@@ -167,9 +198,9 @@ export const applicationsPages = (console: Console): void => {
         .api({ method: 'GET', url: `/applications/${application.id}/keys` })
         .then(bodyOf<{ data: ApplicationKey[] }>),
     ]);
-    const { ctx, session } = visit;
+    const { ctx } = visit;
     const shown = { application, form, names, keys: keysList(application.id, keys.data, ctx.now()) };
-    return applicationPage(session, { ...shown, form_id: ctx.newUuid(), above });
+    return applicationPage(visit, { ...shown, form_id: ctx.newUuid(), above });
   };
 
   const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm => ({
@@ -213,6 +244,13 @@ export const applicationsPages = (console: Console): void => {
     newApplicationPage(session, { id: undefined, typed: emptyForm(ctx.newUuid()), problems: new Map() }),
   );
   console.postAfterCode(`${PATH}/new`, create, keptFields);
+  // Shows what the typed rights mean. It makes nothing.
+  console.postFetched(`${PATH}/check`, async (submission) => {
+    const form = readTyped(submission, undefined, submission.field('type'));
+    const problems = jobProblems(form.typed);
+    return newApplicationPage(submission.session, { ...form, problems });
+  });
+  console.get(`${PATH}/check`, async () => ({ seeOther: `${PATH}/new` }));
   console.get(`${PATH}/:id`, async (visit) => {
     const application = await find(visit);
     return page(visit, application, storedForm(visit, application), doneNotice(visit));

@@ -4,14 +4,24 @@ import { KEY_VARIABLE, samplesOf } from '../../platform/http/request-samples.ts'
 import type { Visit } from './visit.ts';
 
 /** A request of the API. `path` has its query. */
-export type ApiCall = { method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE'; path: string; json?: unknown };
+export type ApiCall = {
+  method?: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  path: string;
+  headers?: Record<string, string>;
+  json?: unknown;
+};
 
 /** Where clients reach the API. A console with a host of its own is not the API's. */
 const vaultUrl = ({ ctx, request }: Visit): string => ctx.config.publicUrl ?? `${request.protocol}://${request.host}`;
 
 /** A request in each language. @param call its path is below the URL of the vault. */
-export const samplesFor = (visit: Visit, { method, path, json }: ApiCall): ReturnType<typeof samplesOf> =>
-  samplesOf({ method: method ?? (json === undefined ? 'GET' : 'POST'), url: vaultUrl(visit) + path, body: json });
+export const samplesFor = (
+  visit: Visit,
+  { method, path, headers = {}, json }: ApiCall,
+): ReturnType<typeof samplesOf> => {
+  const request = { method: method ?? (json === undefined ? 'GET' : 'POST'), url: vaultUrl(visit) + path };
+  return samplesOf({ ...request, headers, body: json });
+};
 
 /** A text in a box, to which a script adds a button that copies it. */
 export const copyBox = (label: string, text: string): Html =>

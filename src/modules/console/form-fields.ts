@@ -75,3 +75,16 @@ export const onceHeader = (field: (name: string) => string): Record<string, stri
   const form_id = field('form_id');
   return /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {};
 };
+
+/** When a replaced key ends. The API takes any number of seconds up to a day. */
+const graces = [
+  [0, 'at once'],
+  [3_600, 'in an hour'],
+  [86_400, 'in a day'],
+] as const;
+
+export const graceField = html`<label>The key of now ends<select name="grace_seconds">${graces.map(([seconds, label]) => html`<option value="${seconds}">${label}</option>`)}</select></label>`;
+
+/** Undefined where the form does not say it. */
+export const readGrace = (field: (name: string) => string): number | undefined =>
+  graces.find(([seconds]) => String(seconds) === field('grace_seconds'))?.[0];

@@ -1,6 +1,6 @@
 // The key of a stored proxy: the form that replaces it, and the page that shows the new one.
 import { html, type Html } from '../../platform/http/html.ts';
-import { onceHeader } from './form-fields.ts';
+import { graceField, onceHeader, readGrace } from './form-fields.ts';
 import { confirmed, idOf, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import type { Proxy } from './proxy-record.ts';
@@ -9,13 +9,6 @@ import { type Console, isSuccess, type Outcome, problemLines, type Visit } from 
 
 const PATH = '/console/proxies';
 
-/** When the replaced key ends. The API takes any number of seconds up to a day. */
-const ends = [
-  { seconds: 0, label: 'at once' },
-  { seconds: 3_600, label: 'in an hour' },
-  { seconds: 86_400, label: 'in a day' },
-] as const;
-
 export const rotationForm = ({ session, ctx }: Pick<Visit, 'session' | 'ctx'>, { id }: Pick<Proxy, 'id'>): Html =>
   confirmed(session, {
     action: `${PATH}/${id}/key`,
@@ -23,7 +16,7 @@ export const rotationForm = ({ session, ctx }: Pick<Visit, 'session' | 'ctx'>, {
     question: 'The new key works at once, and is shown once. A key that was replaced before ends now.',
     button: 'Replace the key',
     fields: html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">
-<label>The key of now ends<select name="grace_seconds">${ends.map(({ seconds, label }) => html`<option value="${seconds}">${label}</option>`)}</select></label>`,
+${graceField}`,
   });
 
 const newKeyPage = ({ session }: Visit, { id, name, key, require_auth, previous_key_ends_at }: Proxy): string =>
@@ -52,15 +45,15 @@ export const proxyKeyPages = (console: Console): void => {
   console.get(`${PATH}/:id/key`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
   console.postAfterCode(`${PATH}/:id/key`, async (submission): Promise<Outcome> => {
     const id = idOf(submission, 'proxy');
-    const end = ends.find(({ seconds }) => String(seconds) === submission.field('grace_seconds'));
-    if (!end)
+    const grace_seconds = readGrace(submission.field);
+    if (grace_seconds === undefined)
       return { status: 400, page: failedPage(submission, id, ['The form does not say when the key of now ends.']) };
     const answer = await submission.api({
       method: 'POST',
       url: `/proxies/${id}/rotate-key`,
       // A form that is sent twice replaces the key once.
       headers: onceHeader(submission.field),
-      json: { grace_seconds: end.seconds },
+      json: { grace_seconds },
       // With the key of an open proxy the member gets all that its application holds.
       withAllGrants: true,
     });

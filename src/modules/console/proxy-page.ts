@@ -1,6 +1,7 @@
 // The page of a stored proxy, or of a typed destination, with a form that tries a request.
 // The key is hidden until the member opens it, after the second factor, because it may be all that a caller needs.
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { copyMenu } from './copy.ts';
 import { confirmed, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { rotationForm } from './proxy-key.ts';
@@ -126,7 +127,7 @@ ${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</c
 
 const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host : url);
 
-export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, tester: Tester): string => {
+export const proxyPage = (visit: Visit, tester: Tester): string => {
   const { session } = visit;
   const { proxy, application, above, requests } = tester;
   const title = proxy?.name ?? 'Try a destination';
@@ -139,6 +140,7 @@ export const proxyPage = (visit: Pick<Visit, 'session' | 'stepUp' | 'ctx'>, test
       may(session, 'proxy:update') &&
       html`<a class="button second" href="/console/proxies/${proxy.id}/edit">Change</a>`
     }</div>
+${proxy && copyMenu(visit, { id: proxy.id, call: { path: `/proxies/${proxy.id}` } })}
 ${above}
 ${
   proxy

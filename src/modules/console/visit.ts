@@ -72,6 +72,8 @@ export type Console = {
    * @param keeps the fields whose text is shown again if the session has ended.
    */
   post(path: string, act: FormAction, keeps?: readonly string[]): void;
+  /** As `post`, for a form that a script of its page sends while one types. It changes nothing. */
+  postFetched(path: string, act: FormAction): void;
   /**
    * As `post`, for what a member with a second factor may do only a few minutes after giving it. The API asks for it in any case: this
    * asks before anything is done, and for what is no call of the API.
@@ -277,9 +279,15 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
 
   const handleForm = (
     path: string,
-    { act, keeps = [], isSensitive }: { act: FormAction; keeps: readonly string[] | undefined; isSensitive: boolean },
+    {
+      act,
+      keeps = [],
+      isSensitive,
+      isFetched,
+    }: { act: FormAction; keeps?: readonly string[] | undefined; isSensitive?: true; isFetched?: true },
   ): void => {
-    scope.post(path, open, async (request, reply) => {
+    const options = { ...open, config: { ...open.config, ...(isFetched && { isFetched }) } };
+    scope.post(path, options, async (request, reply) => {
       const session = await sessionOf(request);
       const form = formOf(request);
       if (!session) {
@@ -327,7 +335,8 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);
       });
     },
-    post: (path, act, keeps) => handleForm(path, { act, keeps, isSensitive: false }),
+    post: (path, act, keeps) => handleForm(path, { act, keeps }),
+    postFetched: (path, act) => handleForm(path, { act, isFetched: true }),
     postAfterCode: (path, act, keeps) => handleForm(path, { act, keeps, isSensitive: true }),
   };
 };

@@ -11,6 +11,13 @@ import { refuseCoding } from './body.ts';
 import { html, type Html } from './html.ts';
 import { toAppError } from './problems.ts';
 
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    /** A script of a page sends its form here, beside the person. */
+    isFetched?: true;
+  }
+}
+
 const ASSETS = '/assets';
 
 const readStatic = (name: string) => asset(ASSETS, name, readFileSync(new URL(`./static/${name}`, import.meta.url)));
@@ -161,10 +168,11 @@ const refuseChunks = ({ headers }: FastifyRequest, reply: FastifyReply): void =>
   throw new AppError('length_required', 'A form must have a Content-Length, and no Transfer-Encoding.');
 };
 
-/** Refuses a page that is loaded as an image, frame or script of another page. */
+/** Refuses a page that is loaded as an image, frame or script of another page, or fetched where no script of its own does that. */
 const refuseOtherUses = ({ headers, routeOptions }: FastifyRequest): void => {
   const destination = headers['sec-fetch-dest'];
   if (destination === undefined || destination === 'document' || routeOptions.url?.startsWith(ASSETS)) return;
+  if (destination === 'empty' && routeOptions.config?.isFetched) return;
   throw new AppError('forbidden', 'This page must be opened by itself.');
 };
 

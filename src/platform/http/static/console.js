@@ -1,4 +1,4 @@
-// What pages do beyond forms and links. Without it every page works; nothing here fetches anything.
+// What pages do beyond forms and links. Without it every page works. It fetches nothing but what a form means that is being filled in.
 
 /** Line numbers beside code, and Tab as two spaces. After Escape, Tab leaves the field, for users without a mouse. */
 for (const editor of document.querySelectorAll('textarea[data-lines]')) {
@@ -168,3 +168,28 @@ for (const zone of document.querySelectorAll('[data-zone]'))
 
 /** Charts that are wider than the page begin with what is newest. */
 for (const box of document.querySelectorAll('[data-end]')) box.scrollLeft = box.scrollWidth;
+
+/** How long a person has to stop typing before the server is asked. */
+const LIVE_MS = 300;
+
+/** What the form means as it is typed, by the button that shows the same without script. */
+for (const shown of document.querySelectorAll('[data-live]')) {
+  const form = document.querySelector(`form#${shown.dataset.live}`);
+  const button = document.querySelector(`button[form="${shown.dataset.live}"][data-check]`);
+  let timer = 0;
+  let asked = new AbortController();
+  const ask = async () => {
+    asked.abort();
+    asked = new AbortController();
+    const body = new URLSearchParams(new FormData(form));
+    const answer = await fetch(button.formAction, { method: 'POST', body, signal: asked.signal, redirect: 'error' });
+    const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    const found = answer.ok && page.getElementById(shown.id);
+    if (found) shown.replaceChildren(...found.childNodes);
+  };
+  form?.addEventListener('input', () => {
+    clearTimeout(timer);
+    // Where the server does not answer, what was shown stays, and the button says why.
+    timer = setTimeout(() => ask().catch(() => undefined), LIVE_MS);
+  });
+}

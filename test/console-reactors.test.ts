@@ -4,7 +4,7 @@ import { ICON_IN_DOCUMENTS } from '../src/modules/code/formula-fields.ts';
 import { installOfficialFormulas } from '../src/modules/code/official.ts';
 import { type Browser, type ConsoleServer, fieldIn, startConsole, textOf } from './support/console.ts';
 import { codeOf, makeReactor, makeReactorOf, react } from './support/reactors.ts';
-import type { TestTenant } from './support/server.ts';
+import type { Answer, TestTenant } from './support/server.ts';
 
 const CARD = '4242424242424242';
 const SHOWN_CARD = 'XXXXXXXXXXXX4242';
@@ -615,4 +615,73 @@ test('whoever is nobody is sent to sign in', async () => {
       `/console/sign-in?next=${encodeURIComponent(path)}`,
     ]);
   }
+});
+
+describe('A reactor begins', () => {
+  const idOf = ({ headers }: Answer): string =>
+    new URL(headers.get('location') ?? '', server.base_url).pathname.split('/').at(-1) ?? '';
+
+  test.each(['parts', 'call', 'store'])('with the sample "%s", which compiles', async (from) => {
+    const page = await member.get(`/console/reactors?from=${from}`);
+    expect(page.text).toContain(`name="from" value="${from}"`);
+    const made = await member.post('/console/reactors', { name: `Sample ${from}`, from });
+    const { code, request_parameters } = (await apiReactor(idOf(made))).formula as Record<string, any>;
+    expect(fieldIn((await member.follow(made)).text, 'code')).toBe(code);
+    expect(request_parameters[0].name).toBe('card.number');
+  });
+
+  test('with an official formula, whose configuration the form asks for', async () => {
+    const id = '5f0c2f4e-6b1d-4f36-9a54-0d8a3c1e7bff';
+    await server.sql(
+      `INSERT INTO official_formulas (id, name, search_name, status, code, configuration, request_parameters, created_at)
+VALUES ($1, 'Pay <b>', 'pay', 'verified', 'module.exports = () => ({ raw: 1 })', $2, '[]', now()) ON CONFLICT DO NOTHING`,
+      [id, JSON.stringify([{ name: 'LIMIT', type: 'number' }])],
+    );
+    const page = await member.get(`/console/reactors?from=${id}`);
+    expect(page.text).not.toContain('Pay <b>');
+    expect(page.text).toContain('name="configuration.LIMIT"');
+    const asked = { name: 'Official', from: id };
+    const refused = await member.post('/console/reactors', { ...asked, 'configuration.LIMIT': 'many' });
+    expect([refused.status, fieldIn(refused.text, 'configuration.LIMIT')]).toEqual([400, 'many']);
+    expect(refused.text).toContain('id="configuration.LIMIT-problem"');
+    const made = await member.post('/console/reactors', { ...asked, 'configuration.LIMIT': '5' });
+    expect(await apiReactor(idOf(made))).toMatchObject({ formula: { id }, configuration: { LIMIT: 5 } });
+  });
+
+  test('with nothing that another tenant has, or that is not there', async () => {
+    const other = await server.newTenant();
+    const { formula_id } = await makeReactor(server, { code: codeOf('return {};'), key: other.api_key });
+    const before = await countOf('reactors');
+    for (const from of [formula_id, '5f0c2f4e-6b1d-4f36-9a54-0d8a3c1e7b00']) {
+      expect((await member.get(`/console/reactors?from=${from}`)).text).toContain('name="from" value="parts"');
+      expect((await member.post('/console/reactors', { name: 'Taken', from })).status, from).toBe(404);
+    }
+    expect(await countOf('reactors')).toBe(before);
+    expect((await member.get('/console/reactors?from=constructor')).status).toBe(200);
+  });
+});
+
+test('a token for the arguments is found by the end of its mask, and what was typed stays', async () => {
+  const tenant = await server.newTenant();
+  const browser = await server.signIn({ tenant });
+  const { api_key: key } = tenant;
+  const reactor = await makeReactor(server, { code: codeOf('return {};'), key });
+  const ids: string[] = [];
+  for (const number of ['4242424242424242', '5555555555554444']) {
+    const json = { type: 'card', data: { number } };
+    ids.push((await server.request('POST', '/tokens', { json, key })).body.id);
+  }
+  const path = `/console/reactors/${reactor.id}`;
+  const page = await browser.get(path);
+  const pick = (last4: string) =>
+    browser.post(path, { ...fill(page.text, { code: 'typed', args: '{"a":1' }), do: 'pick', last4 });
+  const one = (await pick('4444')).text;
+  expect([fieldIn(one, 'code'), fieldIn(one, 'args')]).toEqual(['typed', '{"a":1']);
+  expect([one.includes(`{{ ${ids[1]} }}`), one.includes(`{{ ${ids[0]} }}`)]).toEqual([true, false]);
+  const newest = (await pick('')).text;
+  for (const id of ids) expect(newest).toContain(`{{ ${id} }}`);
+  expect(textOf((await pick('0000')).text)).toContain('No tokens match.');
+  expect(textOf((await pick('a"b')).text)).toContain('These are not the last four characters');
+  const stored = await server.request('GET', `/reactors/${reactor.id}`, { key });
+  expect(stored.body.formula.code).not.toBe('typed');
 });

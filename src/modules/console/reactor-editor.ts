@@ -7,6 +7,7 @@ import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts
 import { type Editor, type Formula, HIDDEN_CONFIGURATION, sampleArgs } from './reactor-record.ts';
 import { runsCard } from './reactor-runs.ts';
 import { findVersions, nextNumber, type Versions, versionsCard } from './reactor-versions.ts';
+import { pickerFields } from './token-picker.ts';
 import { badge, consolePage, csrfField, may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
@@ -40,7 +41,8 @@ const rightsOf = (session: Session, { reactor }: Editor) => ({
   canDeploy: may(session, 'reactor:update') && reactor.formula.type !== 'official',
 });
 
-const testCard = (session: Session, editor: Editor): Html | undefined => {
+const testCard = (visit: Visit, editor: Editor): Html | undefined => {
+  const { session } = visit;
   const { reactor, args, argsLine, problems } = editor;
   const { canTest, canRun } = rightsOf(session, editor);
   if (!canTest && !canRun) return undefined;
@@ -49,6 +51,7 @@ const testCard = (session: Session, editor: Editor): Html | undefined => {
 ${codeArea({ name: 'args', text: args, line: argsLine, problems: argsProblems(problems), isShort: true })}
 <p class="hint">JSON. A text such as <code>"{{ token id }}"</code> becomes the value of the token: the whole card for the id of a card. Plain samples work too. Nothing that you type here is kept.</p>
 ${parametersList(reactor.formula)}
+${pickerFields(visit, editor.picked)}
 <div class="actions">${canTest && html`<button name="do" value="test" class="second" data-main>Test draft</button>`}
 ${canRun && html`<button name="do" value="run" class="second">Run</button>`}</div>
 <p class="hint">${canTest && 'Test draft runs the code as typed, without deploying it. Deploy takes effect now. '}Run runs the deployed code. Its calls have their effects.</p>
@@ -65,7 +68,8 @@ const deployActions = (session: Session, editor: Editor, versions: Versions): Ht
   return html`<div class="actions deploy">${editor.reactor.code === undefined && note}<button form="${FORM}" name="do" value="deploy">Deploy version ${nextNumber(versions)}</button>${fieldProblem('note-problem', problems)}</div>`;
 };
 
-const elementField = (
+/** A field of the configuration that a formula asks for. */
+export const elementField = (
   { name, type, description }: Formula['configuration'][number],
   value: string,
   sentences: readonly string[],
@@ -144,7 +148,7 @@ ${above}
 <form id="${FORM}" method="post" action="/console/reactors/${reactor.id}" class="columns" autocomplete="off">
 ${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
 <div>${codeCard(visit, editor)}</div>
-<div>${testCard(session, editor)}
+<div>${testCard(visit, editor)}
 ${settingsCard(session, editor)}</div>
 </form>
 ${runs}

@@ -1,5 +1,5 @@
 // The state of a reactor's page: the stored reactor, and the typed text of its fields.
-import type { HtmlValue } from '../../platform/http/html.ts';
+import type { Html, HtmlValue } from '../../platform/http/html.ts';
 
 type Element = { name: string; type: 'string' | 'number' | 'boolean'; description?: string };
 
@@ -47,6 +47,8 @@ export type Editor = {
   codeLine?: number | undefined;
   argsLine?: number | undefined;
   above?: HtmlValue;
+  /** Tokens for the arguments, after a search. */
+  picked?: Html;
 };
 
 const emptyValue = { string: '', number: 0, boolean: false } as const;
@@ -131,7 +133,12 @@ const parseElement = (type: Element['type'], text: string): string | number | bo
   return text;
 };
 
-export const configurationOf = ({ reactor, configuration }: Editor): Record<string, string | number | boolean> =>
+export const configurationOf = ({
+  reactor,
+  configuration,
+}: Pick<Editor, 'configuration'> & {
+  reactor: { formula: Pick<Formula, 'configuration'> };
+}): Reactor['configuration'] =>
   Object.fromEntries(
     reactor.formula.configuration.map(({ name, type }) => [name, parseElement(type, configuration.get(name) ?? '')]),
   );

@@ -1,37 +1,22 @@
 // The reactor pages: lists reactors, creates one with sample code, tests, deploys, runs and restores it, all by the API.
 import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
-import { tryAgain, idOf, linesOf, problemsNotice } from './forms.ts';
+import { idOf, linesOf } from './forms.ts';
 import { clipped } from './list-parts.ts';
 import { nameSearch, pageNumber, pagerOf, readNamedPage } from './pager.ts';
 import { editorPage } from './reactor-editor.ts';
+import { createReactor, newForm, type Refused } from './reactor-new.ts';
 import { openEditor, readEditor, type Reactor } from './reactor-record.ts';
 import { runReactor } from './reactor-trial.ts';
 import { saveEditor } from './reactor-save.ts';
-import { addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
-import { bodyOf, type Console, type Submission, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
+import { findTokens } from './token-picker.ts';
+import { addressOf, consolePage, empty, notice, recordsTable, time } from './shell.ts';
+import { bodyOf, type Console, type Submission, type Outcome, type Visit } from './visit.ts';
 
 const PATH = '/console/reactors';
 
 /** Of the text of a line above the editor. */
 const LINE_LENGTH_MAX = 200;
-
-/** Sample code that runs as it is: takes a value and returns a part of it. */
-const starter = {
-  code: `// A reactor's code gets args, in which the values of tokens stand in the place of expressions.
-// What is returned under \`raw\` goes to the caller; what is returned under \`tokenize\` becomes tokens.
-module.exports = async (req) => {
-  const { args, configuration, svc } = req;
-  const { number } = args.card;
-
-  return { raw: { bin: number.slice(0, 6), last4: number.slice(-4) } };
-};
-`,
-  configuration: [],
-  request_parameters: [
-    { name: 'card.number', type: 'string', description: 'The number of a card, or a card token as card' },
-  ],
-};
 
 const listTable = (reactors: readonly Reactor[]): Html =>
   recordsTable('Reactors', reactors, [
@@ -45,26 +30,21 @@ const listTable = (reactors: readonly Reactor[]): Html =>
     { label: 'Created', cell: ({ created_at }) => time(created_at) },
   ]);
 
-const newForm = (visit: Visit, name: string): Html => html`<form method="post" action="${PATH}" class="card">
-<h2>New reactor</h2>
-${csrfField(visit.session)}
-<label>Name<input name="name" value="${name}" required maxlength="200" autocomplete="off"></label>
-<p class="hint">It gets a private formula of the same name, with sample code.</p>
-<button>Create reactor</button>
-</form>`;
-
-const listPage = async (visit: Visit, above?: { problems: Html; name: string }): Promise<string> => {
-  const { name, data, pagination } = await readNamedPage<Reactor>(visit, '/reactors');
+const listPage = async (visit: Visit, refused?: Refused): Promise<string> => {
+  const [{ name, data, pagination }, form] = await Promise.all([
+    readNamedPage<Reactor>(visit, '/reactors'),
+    newForm(visit, refused),
+  ]);
   const nothing = name === '' ? 'No reactors yet.' : 'No reactors match.';
   return consolePage(visit.session, {
     title: 'Reactors',
     section: 'Reactors',
     main: html`<h1>Reactors</h1>
-${visit.query('done') === 'deleted' && notice('good', 'The reactor was deleted.')}${above?.problems}
+${visit.query('done') === 'deleted' && notice('good', 'The reactor was deleted.')}${refused?.above}
 ${nameSearch(PATH, name, 'Shop*')}
 ${data.length === 0 ? empty(nothing) : listTable(data)}
 ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of reactors' })}
-${newForm(visit, above?.name ?? '')}`,
+${form}`,
   });
 };
 
@@ -92,31 +72,11 @@ const restoredNotice = (visit: Visit): Html | undefined => {
 export const reactorsPages = (console: Console): void => {
   console.get(PATH, (visit) => listPage(visit));
 
-  console.postAfterCode(PATH, async (submission) => {
-    const name = submission.field('name').trim();
-    const refused = async (heading: string, answer: Awaited<ReturnType<Visit['api']>>) => {
-      const lines = [...problemLines(answer), tryAgain(answer)].filter((line) => line !== undefined);
-      return {
-        status: answer.status,
-        page: await listPage(submission, { problems: problemsNotice(heading, lines), name }),
-      };
-    };
-    const formula = await submission.api({
-      method: 'POST',
-      url: '/reactor-formulas',
-      json: { ...starter, name, type: 'private' },
-    });
-    if (!isSuccess(formula)) return refused('The reactor was not created.', formula);
-    const { id: formula_id } = formula.body as { id: string };
-    const made = await submission.api({
-      method: 'POST',
-      url: '/reactors',
-      json: { name, formula: { id: formula_id } },
-    });
-    if (isSuccess(made)) return { seeOther: `${PATH}/${(made.body as Reactor).id}?done=made` };
-    // The formula was created for this reactor only.
-    await submission.api({ method: 'DELETE', url: `/reactor-formulas/${formula_id}` });
-    return refused('The reactor was not created.', made);
+  console.postAfterCode(PATH, async (submission): Promise<Outcome> => {
+    const made = await createReactor(submission);
+    return 'id' in made
+      ? { seeOther: `${PATH}/${made.id}?done=made` }
+      : { status: made.status, page: await listPage(submission, made) };
   });
 
   const find = async (visit: Visit): Promise<Reactor> =>
@@ -138,6 +98,8 @@ export const reactorsPages = (console: Console): void => {
     const typed = readEditor(reactor, (name) => linesOf(submission.field(name)));
     if (wanted === 'test' || wanted === 'run')
       return editorPage(submission, await runReactor(submission, typed, wanted === 'test'));
+    if (wanted === 'pick')
+      return editorPage(submission, { ...typed, picked: await findTokens(submission, submission.field('last4')) });
     const { editor, status } = await saveEditor(submission, typed, wanted === 'deploy');
     return { status, page: await editorPage(submission, editor) };
   };

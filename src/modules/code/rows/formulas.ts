@@ -74,6 +74,17 @@ const ALL_FORMULAS: NamedRecords = {
 /** Within the union, the condition would keep PostgreSQL from reading in the order of an index. */
 const LISTED_FORMULAS: NamedRecords = { ...ALL_FORMULAS, only: `search_name <> '${OF_REACTOR}'` };
 
+/** Ids and names of official formulas, the newest first. */
+export const listOfficialNames = async (
+  { query }: TenantQuery,
+  most: number,
+): Promise<{ id: string; name: string }[]> =>
+  (await query(
+    'list-official-formulas',
+    'SELECT id, name FROM official_formulas ORDER BY created_at DESC, id LIMIT $1',
+    [most],
+  )) as { id: string; name: string }[];
+
 const LOCK = 'SELECT id FROM reactor_formulas WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
 
 const LOCK_FOR_USE = 'SELECT id FROM reactor_formulas WHERE tenant_id = $1::uuid AND id = $2::uuid FOR SHARE';

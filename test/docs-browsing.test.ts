@@ -58,6 +58,13 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     return Object.entries(kept).flatMap(([place, held]) => (held.includes(text) ? [place] : []));
   };
 
+  test('is a link away from every page of the console, and leads back', async () => {
+    const member = await server.signIn({ tenant });
+    for (const path of ['/console/home', '/console/tokens', '/console/account'])
+      expect((await member.get(path)).text, path).toContain('<a href="/docs">API reference</a>');
+    expect((await member.get('/docs')).text).toContain('<a href="/console">Console</a>');
+  });
+
   test('finds an operation while one types, and by words of a link without script', async () => {
     const { page } = reader;
     await page.goto('/docs');

@@ -9,7 +9,7 @@ import { prose } from '../src/modules/docs/prose.ts';
 import { createAccounts } from '../src/platform/base/accounts.ts';
 import { createHeldOperations } from '../src/platform/base/held-operations.ts';
 import { createLog } from '../src/platform/base/log.ts';
-import { loadConfig } from '../src/platform/config/config.ts';
+import { docsUrlOf, loadConfig } from '../src/platform/config/config.ts';
 import type { App } from '../src/platform/http/app-type.ts';
 import { document, type Node } from './support/document.ts';
 
@@ -190,6 +190,16 @@ test('links lead to the console where there is one, on its host', async () => {
   expect(await linkOf({ CONSOLE: 'off' })).toBeUndefined();
   expect(await linkOf({ PUBLIC_URL: 'https://vault.example', CONSOLE_HOST: 'console.example' })).toBe(
     'https://console.example/console',
+  );
+});
+
+test('the console links to the reference where it knows its address', () => {
+  const urlOf = (environment: Record<string, string>) => docsUrlOf(loadConfig(environment));
+  expect(urlOf({})).toBe('/docs');
+  expect(urlOf({ DOCS: 'off' })).toBeUndefined();
+  expect(urlOf({ CONSOLE_HOST: 'console.example' })).toBeUndefined();
+  expect(urlOf({ PUBLIC_URL: 'https://vault.example', CONSOLE_HOST: 'console.example' })).toBe(
+    'https://vault.example/docs',
   );
 });
 

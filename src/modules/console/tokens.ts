@@ -125,6 +125,7 @@ const listTokens = async (
 const showList = async (visit: Visit): Promise<Outcome> => {
   const filter = Object.fromEntries(filterNames.map((name) => [name, visit.query(name)])) as Filter;
   const start = visit.query('start');
+  const { docsUrl } = visit.session;
   const listed = await listTokens(visit, filter, start);
   return pageOf(visit, {
     listed,
@@ -132,7 +133,7 @@ const showList = async (visit: Visit): Promise<Outcome> => {
     filter,
     none: isFiltering(filter)
       ? 'No tokens match.'
-      : html`<p>No tokens yet.</p><p>Applications create them by <code>POST /tokenize</code>${visit.ctx.config.docs && html`: see <a href="/docs">the reference</a>`}.</p>`,
+      : html`<p>No tokens yet.</p><p>Applications create them by <code>POST /tokenize</code>${docsUrl !== undefined && html`: see <a href="${docsUrl}">the reference</a>`}.</p>`,
     pager: cursorPager(PATH, filter, { start, page: listed.page }),
     done: visit.query('done') === 'deleted' ? notice('good', 'The token was deleted.') : undefined,
   });

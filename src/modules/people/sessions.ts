@@ -1,6 +1,6 @@
 // Sessions of members: found by the secret in a browser's cookie, cached, and ended in every process at once.
 import { allowsAbsentPaths, deduplicates } from '../access/caller-finder.ts';
-import type { Config } from '../../platform/config/config.ts';
+import { type Config, docsUrlOf } from '../../platform/config/config.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
 import { requiresSecondFactor } from '../access/tenants.ts';
@@ -55,6 +55,8 @@ export type ProvenMember = MemberIdentity & { password_hash: string };
 export type Session = MemberIdentity & {
   /** Of the server, which every page shows. */
   mode: Config['mode'];
+  /** The API reference, where the console can link to it. */
+  docsUrl: string | undefined;
   tenant_name: string;
   role: Role;
   email: string;
@@ -150,6 +152,7 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   const hasDevice = row.second_factor_since !== null;
   const session: Session = {
     mode: ctx.config.mode,
+    docsUrl: docsUrlOf(ctx.config),
     tenant_id,
     tenant_name,
     member_id,

@@ -435,6 +435,17 @@ export const consoleUrlOf = (
   return url.origin;
 };
 
+/** Where pages of the console link to the API reference. Undefined where it is off, or on a host that the server does not know. */
+export const docsUrlOf = ({
+  docs,
+  publicUrl,
+  consoleHost,
+}: Pick<Config, 'docs' | 'publicUrl' | 'consoleHost'>): string | undefined => {
+  if (!docs) return undefined;
+  if (consoleHost === undefined) return '/docs';
+  return publicUrl && `${publicUrl}/docs`;
+};
+
 /** The origins of pages, where the operator has named them. */
 export const publicOriginsOf = (
   config: Pick<Config, 'publicUrl' | 'consoleHost' | 'fieldsOrigin'>,

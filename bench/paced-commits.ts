@@ -3,8 +3,7 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as pause } from 'node:timers/promises';
 import { Pool } from 'pg';
-import type { NewLog } from '../src/platform/db/audit-rows.ts';
-import { INSERT_LOGS } from '../src/platform/db/audit-rows.ts';
+import { INSERT_LOGS, type NewLog } from '../src/platform/db/audit-rows.ts';
 
 const [addressText, tenantId, perSecondText, secondsText] = process.argv.slice(2);
 const pool = new Pool({ ...(JSON.parse(addressText as string) as object), max: 1 });

@@ -1,5 +1,10 @@
 // Mails: sent at least once despite failures, to one address, over TLS, without markup from a tenant's name.
-import { claimMails } from '../src/platform/mail/mail-outbox.ts';
+import {
+  claimMails,
+  MAILS_PER_ADDRESS_MAX,
+  MAILS_PER_MAILBOX_MAX,
+  MAILS_PER_TENANT_MAX,
+} from '../src/platform/mail/mail-outbox.ts';
 import {
   copyFileSync,
   existsSync,
@@ -18,11 +23,6 @@ import type { Overrides } from '../src/context.ts';
 import { loadConfig } from '../src/platform/config/config.ts';
 import type { MailConfig } from '../src/platform/config/mail.ts';
 import { type Context, createContext } from '../src/modules.ts';
-import {
-  MAILS_PER_ADDRESS_MAX,
-  MAILS_PER_MAILBOX_MAX,
-  MAILS_PER_TENANT_MAX,
-} from '../src/platform/mail/mail-outbox.ts';
 import { createLog } from '../src/platform/base/log.ts';
 import { createMailer, type Mailer, type MailTimeouts } from '../src/platform/mail/mailer.ts';
 import { sendDueMails, startMailing } from '../src/modules/people/send-mails.ts';

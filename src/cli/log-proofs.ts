@@ -1,4 +1,5 @@
 // `strongroom logs export`, `verify`, `prove`, `key` and `keygen`: proves the audit log, and verifies proofs without a database.
+import { DAY_MS } from '../platform/base/times.ts';
 import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
 import { Readable } from 'node:stream';
@@ -40,7 +41,6 @@ const PROOF_BYTES_MAX = 32 * 1024 * 1024;
 
 /** Older rows that are not signed are a finding: of servers that run, one signs them long before. */
 const UNSIGNED_MS = 15 * 60_000;
-const DAY_MS = 24 * 3_600_000;
 
 type Vault = Pick<Platform, 'db' | 'logSigning' | 'now'>;
 

@@ -9,8 +9,7 @@ import { Client } from 'pg';
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, it } from 'vitest';
 import { MigrationError, findPendingMigrations, migrate } from '../../src/platform/maintenance/migrate.ts';
 import type { DatabaseAddress } from '../../src/platform/dev-postgres/connection.ts';
-import { createDatabase, createEmptyDatabase } from '../support/database.ts';
-import type { TestDatabase } from '../support/database.ts';
+import { createDatabase, createEmptyDatabase, type TestDatabase } from '../support/database.ts';
 
 const root = join(import.meta.dirname, '../..');
 const migrationsDir = join(root, 'prisma/migrations');

@@ -1,6 +1,17 @@
 // React hooks for @strongroom/fields: each mounts the frames into the elements that get its refs, and follows their state.
-import { createFields, type FieldName, type FieldsError, type FieldsOptions } from '@strongroom/fields';
-import type { BankField, Brand, CardField, CodeForm, Form, FormState, MountOptions } from '@strongroom/fields';
+import {
+  type BankField,
+  type Brand,
+  type CardField,
+  type CodeForm,
+  createFields,
+  type FieldName,
+  type FieldsError,
+  type FieldsOptions,
+  type Form,
+  type FormState,
+  type MountOptions,
+} from '@strongroom/fields';
 import { useEffect, useMemo, useRef, useState } from 'react';
 
 /** What a hook gives of a form. */

@@ -1,6 +1,5 @@
 // Creates the token from what the frames hold, with one request to the vault that served them.
-import { fieldsOfForm } from '../src/protocol.ts';
-import type { Brand, FieldName, FromFrame } from '../src/protocol.ts';
+import { type Brand, type FieldName, fieldsOfForm, type FromFrame } from '../src/protocol.ts';
 import { type Sibling, siblingsOf } from './siblings.ts';
 import { failed, type FrameSession, isKeyOf, postToVault } from './vault.ts';
 

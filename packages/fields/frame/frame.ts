@@ -1,6 +1,15 @@
 // The page of one frame: a label, an input and a message. It accepts one message of the page, which brings a port.
-import { CODE_TYPE, fieldsOfForm } from '../src/protocol.ts';
-import type { FieldName, FieldProblem, FieldState, FromFrame, Hello, Look, ToFrame } from '../src/protocol.ts';
+import {
+  CODE_TYPE,
+  type FieldName,
+  type FieldProblem,
+  fieldsOfForm,
+  type FieldState,
+  type FromFrame,
+  type Hello,
+  type Look,
+  type ToFrame,
+} from '../src/protocol.ts';
 import { brandOf } from './brands.ts';
 import { createToken } from './create-token.ts';
 import { kindOf } from './kinds.ts';

@@ -2,19 +2,20 @@
 // code of a stored card.
 import { english } from './labels.ts';
 import { mountFrame, type MountedFrame } from './mounted-frame.ts';
-import { CODE_FIELDS, CODE_TYPE } from './protocol.ts';
-import type {
-  Brand,
-  FieldName,
-  FieldProblems,
-  FieldState,
-  FieldsErrorCode,
-  FieldsLabels,
-  FieldsStyle,
-  FromFrame,
-  Look,
-  SavedCode,
-  Token,
+import {
+  type Brand,
+  CODE_FIELDS,
+  CODE_TYPE,
+  type FieldName,
+  type FieldProblems,
+  type FieldsErrorCode,
+  type FieldsLabels,
+  type FieldsStyle,
+  type FieldState,
+  type FromFrame,
+  type Look,
+  type SavedCode,
+  type Token,
 } from './protocol.ts';
 
 export type MountOptions = {

@@ -1,4 +1,5 @@
 // Counts distinct tokens for the daily limits of an application, exact over all processes.
+import { DAY_MS } from '../../platform/base/times.ts';
 import type { DailyLimit } from '../../platform/base/application-limits.ts';
 import { logRow } from '../../platform/db/audit-record.ts';
 import { AppError, failure } from '../../platform/base/errors.ts';
@@ -6,8 +7,6 @@ import type { AccessContext } from './context.ts';
 import { secondsOf } from './limits.ts';
 import { countDailyItems, countDailyTokens } from './rows/limits.ts';
 import type { Work } from './work.ts';
-
-const DAY_MS = 86_400_000;
 
 type Counting = Pick<AccessContext, 'now' | 'newUuid' | 'newLogId' | 'refusals'>;
 

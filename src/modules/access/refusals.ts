@@ -1,4 +1,5 @@
 // Writes refused requests to the audit log, with a limit for each tenant and minute, and a count of those beyond it.
+import { MINUTE_MS } from '../../platform/base/times.ts';
 import type { Work } from './work.ts';
 import type { Caller } from './caller.ts';
 import type { Platform } from '../../platform/services/platform.ts';
@@ -23,7 +24,6 @@ import {
  * beyond are counted in one more row. Failed sign-ins need no key and are counted apart: neither kind hides the other.
  */
 export const REFUSALS_PER_MINUTE_MAX = 60;
-const MINUTE_MS = 60_000;
 
 /** When work in the background begins. The response has been sent by then: its handler has nothing left to wait for. */
 const BACKGROUND_MS_MIN = 50;

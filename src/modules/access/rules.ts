@@ -1,9 +1,8 @@
 // Access rules: decide which tokens a permission reaches, and how much of each is shown.
 import type { Work } from './work.ts';
-import type { RuleCondition } from './access-rule.ts';
+import type { AccessRule, RuleCondition, Transform, Visibility } from './access-rule.ts';
 import { noteDecision, noteDecisionOverNew } from './decisions.ts';
 import { type Disclosure } from '../../platform/db/audit-record.ts';
-import { type Transform, type AccessRule, type Visibility } from './access-rule.ts';
 import { forbidden } from '../../platform/base/errors.ts';
 import { containerCovers } from './containers.ts';
 import type { TokenCondition } from './token-condition.ts';

@@ -1,10 +1,8 @@
 // Reports what requests did by hour or by day, with the times that half and 19 of 20 of them took at most.
+import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { findUsage, LATENCY_BOUNDS_MS } from './rows/usage.ts';
-import { HOUR_MS } from './usage.ts';
 import type { Work } from './work.ts';
-
-const DAY_MS = 24 * HOUR_MS;
 
 export const usageSteps = ['hour', 'day'] as const;
 

@@ -1,4 +1,5 @@
 // Counts what requests do with tokens, by hour, kind and application: in memory, and added to the database once a minute.
+import { HOUR_MS } from '../../platform/base/times.ts';
 import type { Usage, UsageKind } from '../../platform/db/audit-record.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import type { Platform } from '../../platform/services/platform.ts';
@@ -7,7 +8,6 @@ import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './
 
 /** What a process that dies loses at most. */
 export const WRITE_USAGE_EVERY_MS = 60_000;
-export const HOUR_MS = 3_600_000;
 /** Rows of a tenant between two writes: of 33 applications with all kinds. Requests of others count in the rows of all. */
 const ROWS_OF_TENANT_MAX = 200;
 /** Rows of all tenants between two writes, of about 300 bytes. Those beyond are not counted, and a warning says so. */

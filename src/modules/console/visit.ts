@@ -1,11 +1,10 @@
 // Registers console pages: finds the session, checks CSRF tokens, and calls the public API under the member's role.
 import { type LoggedToken, tokenListLogRow, tokenLogRows } from '../../platform/db/audit-record.ts';
 import { findOperation } from '../../platform/base/event-loop.ts';
-import type { FastifyReply, FastifyRequest } from 'fastify';
+import type { FastifyReply, FastifyRequest, LightMyRequestResponse } from 'fastify';
 import type { PeopleContext } from '../people/context.ts';
 import { AppError, badRequest } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
-import type { LightMyRequestResponse } from 'fastify';
 import { type ActingRequest, type Authentication, originOf, StepUpNeeded } from '../access/authenticate.ts';
 import type { Permission } from '../access/permissions.ts';
 import { failureText, fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';

@@ -1,4 +1,5 @@
 // Limits failed sign-ins and dead links per account and network, with counts that all processes share.
+import { DAY_MS, MINUTE_MS } from '../../platform/base/times.ts';
 import type { PeopleContext } from './context.ts';
 import { accountAttemptDigest, accountAttemptRange, attemptDigest } from '../../platform/crypto/digest.ts';
 import { AppError } from '../../platform/base/errors.ts';
@@ -10,9 +11,6 @@ import {
   rememberDigest,
   subtractAttempt,
 } from '../access/rows/attempts.ts';
-
-const MINUTE_MS = 60_000;
-const DAY_MS = 24 * 60 * MINUTE_MS;
 
 /** How many failures in which time. A place is the network of a client: see placeOfIp. */
 const limits = {

@@ -5,6 +5,7 @@ import {
   findApplicationReferences,
   lockApplicationForUse,
   referenceOf,
+  type StoredApplication,
 } from '../access/rows/applications.ts';
 import { resourceOf } from '../access/resource.ts';
 import { countNamed, type NamedFilter } from '../access/rows/names.ts';
@@ -24,7 +25,6 @@ import { grantsOf } from '../access/applications.ts';
 import { checkGrants } from '../access/grants.ts';
 import type { CodeContext } from '../code/context.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import type { StoredApplication } from '../access/rows/applications.ts';
 import {
   type FieldCode,
   fieldErrors,

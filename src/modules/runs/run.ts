@@ -1,5 +1,6 @@
 // Records what happens to one run of code, or to one proxied request, and writes its end. Nothing waits for that: where it cannot be
 // written, the run becomes `unknown`.
+import { MINUTE_MS } from '../../platform/base/times.ts';
 import { type Actor, failedRows, type LogRow, maskHost } from '../../platform/db/audit-record.ts';
 import { type NewRun, type RunKind, runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
 import { EgressFault } from '../../platform/base/egress-fault.ts';
@@ -35,8 +36,6 @@ const FULL_STOP = /\.$/;
 
 /** Refused requests of a tenant that one process records in a minute: a client in a loop does not fill the table. */
 export const REFUSED_RUNS_PER_MINUTE_MAX = 60;
-
-const MINUTE_MS = 60_000;
 
 type Minute = { minute: number; counts: Map<string, number> };
 

@@ -1,4 +1,5 @@
 // Background work on runs: ends the runs of processes that died, and counts errors that come in bursts.
+import { HOUR_MS, LONGEST_REQUEST_MS } from '../../platform/base/times.ts';
 import { insertLogs } from '../../platform/db/audit-rows.ts';
 import { failedRows, type LogRow } from '../../platform/db/audit-record.ts';
 import { insertRuns, openBegunRun, signRun } from '../../platform/db/run-rows.ts';
@@ -6,7 +7,6 @@ import { firstIdAt } from '../../platform/crypto/ids.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { noteTampered } from '../../platform/db/signed-rows.ts';
-import { LONGEST_REQUEST_MS } from '../../platform/base/times.ts';
 import {
   type BegunRow,
   countFailuresByHour,
@@ -88,7 +88,6 @@ export const endDeadRuns = async (ctx: Ending, mayGoOn: () => Promise<boolean>):
 
 type Watching = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newUuid'>;
 
-const HOUR_MS = 3_600_000;
 const HOURS_BEFORE = 24;
 
 /** Fewer failures in an hour are none. */

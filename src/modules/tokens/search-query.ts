@@ -1,5 +1,6 @@
 // Parses a token search query, a subset of Lucene syntax, into a tree in one pass.
 // Refuses everything whose meaning differs between Lucene and its users' expectations.
+import { DAY_MS } from '../../platform/base/times.ts';
 import { z } from 'zod';
 import { parseContainer } from '../access/containers.ts';
 import { parseDate } from '../../platform/json/dates.ts';
@@ -87,8 +88,6 @@ const takePhrase = (scanner: Scanner): string | undefined => {
 
 /** A date-time is an instant. A date is a UTC day, and `next` is the first instant after it. */
 type Moment = { at: Date; next?: Date };
-
-const DAY_MS = 86_400_000;
 
 /** PostgreSQL cannot read the format in which the driver writes later years. */
 const LATEST_MS = Date.UTC(9999, 11, 31, 23, 59, 59, 999);

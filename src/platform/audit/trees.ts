@@ -1,4 +1,5 @@
 // Builds a Merkle tree over the audit log of each tenant and signs checkpoints of it. One process at a time does.
+import { DAY_MS, HOUR_MS } from '../base/times.ts';
 import { setImmediate as turn } from 'node:timers/promises';
 import { firstIdAt, LEAST_ID, monthEndOf, timeOfId } from '../crypto/ids.ts';
 import type { LogSigning } from '../crypto/log-signing.ts';
@@ -44,8 +45,6 @@ const REFUSED_MAX = 100_000;
 const NAMED_MAX = 100;
 /** Counting further would only burden the database. */
 const UNHASHED_COUNTED_MAX = 100_000;
-const HOUR_MS = 3_600_000;
-const DAY_MS = 24 * HOUR_MS;
 /** For this long all checkpoints are kept, then one an hour, then one a day. */
 const ALL_KEPT_MS = DAY_MS;
 const HOURLY_KEPT_MS = 31 * DAY_MS;

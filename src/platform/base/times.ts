@@ -1,6 +1,10 @@
 // The times of requests, and of all that waits for them. Each is shorter than what is around it: times.test.ts has the order,
 // docs/operations/times.md the table.
 
+export const MINUTE_MS = 60_000;
+export const HOUR_MS = 60 * MINUTE_MS;
+export const DAY_MS = 24 * HOUR_MS;
+
 /** The time for the headers of a request. With how often Node looks, it cuts slow headers within REQUEST_MS_MAX. */
 export const HEADERS_MS_MAX = 20_000;
 /** How often Node checks connections for both timeouts. With its default of 30 s, a slow client gets twice the time. */

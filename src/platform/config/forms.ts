@@ -1,10 +1,7 @@
 // Forms of values that variables of several areas have.
+import { HOUR_MS } from '../base/times.ts';
 import { z } from 'zod';
 import { isHostName } from '../base/host-names.ts';
-
-export const HOUR_MS = 3_600_000;
-export const MINUTE_MS = 60_000;
-export const DAY_MS = 24 * HOUR_MS;
 
 export const onOrOff = z
   .enum(['true', 'false', '1', '0', 'on', 'off'])

@@ -2,7 +2,8 @@
 import { z } from 'zod';
 import { parseWantedSet } from '../crypto/share-sets.ts';
 import { PROVIDER_NAMES, type ProviderName } from '../crypto/provider-config.ts';
-import { duration, HOUR_MS, isPrivateUrl, words } from './forms.ts';
+import { duration, isPrivateUrl, words } from './forms.ts';
+import { HOUR_MS } from '../base/times.ts';
 
 /** Security codes are sensitive authentication data (PCI DSS): stored for an hour by default, and never for more than a day. */
 const CVC_TTL_DEFAULT = '1h';

@@ -1,7 +1,8 @@
 // Variables of the console and its sign-in, and of the frames that collect cards.
 import { z } from 'zod';
 import { isHostName } from '../base/host-names.ts';
-import { duration, flag, HOUR_MS, isOrigin, MINUTE_MS, onOrOff } from './forms.ts';
+import { duration, flag, isOrigin, onOrOff } from './forms.ts';
+import { HOUR_MS, MINUTE_MS } from '../base/times.ts';
 
 /** PCI DSS 8.2.8: a session ends after 15 minutes without use. */
 const SESSION_IDLE_DEFAULT = '15m';

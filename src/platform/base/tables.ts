@@ -366,7 +366,6 @@ const factsOf = <Fact>(fact: (table: Table) => Fact | undefined): Readonly<Recor
 
 /** In the order of a restore. */
 export const KEPT_TABLES: readonly TableName[] = namesOf(({ backup }) => typeof backup === 'string');
-export const LEFT_TABLES = factsOf(({ backup }) => (typeof backup === 'string' ? undefined : backup.left));
 export const REPLACED_TABLES: readonly string[] = namesOf(({ backup }) => backup === 'replaced');
 
 /** `tokens` comes first: its shards decide where those of the others are. */

@@ -15,6 +15,7 @@ COPY src ./src
 COPY formulas ./formulas
 COPY packages ./packages
 COPY openapi ./openapi
+COPY sdk/python ./sdk/python
 COPY release ./release
 # The commit that is built, for `strongroom version`: the build is not sent .git.
 ARG COMMIT

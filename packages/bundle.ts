@@ -6,6 +6,7 @@ import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, write
 import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions } from 'esbuild';
+import { writePythonApi } from '../sdk/python/generate.ts';
 import { writeNodeApi } from './node/generate.ts';
 
 const packages = dirname(fileURLToPath(import.meta.url));
@@ -32,6 +33,7 @@ const to = (name: string): string => join(served, version, name);
 const document = JSON.parse(readFileSync(join(packages, '../openapi/openapi.json'), 'utf8'));
 mkdirSync(join(packages, 'node/src/generated'), { recursive: true });
 writeFileSync(join(packages, 'node/src/generated/api.ts'), writeNodeApi(document));
+writeFileSync(join(packages, '../sdk/python/strongroom/_generated.py'), writePythonApi(document));
 /** For Node 20 and later, as the server's own entry points. */
 const forNode: BuildOptions = { bundle: true, platform: 'node', target: 'node20' };
 const node: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'node'), entryPoints: ['src/strongroom.ts'] };

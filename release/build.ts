@@ -20,6 +20,7 @@ const inputs = [
   'packages',
   'prisma',
   'release',
+  'sdk',
   'package.json',
   'package-lock.json',
   'tsconfig.json',
@@ -33,6 +34,7 @@ const outputs = new Set([
   'packages/node/dist',
   'packages/node/src/generated',
   'packages/testing/dist',
+  'sdk/python/strongroom/_generated.py',
 ]);
 
 const readState = (): string => {

@@ -11,6 +11,7 @@ import { certificateFor, expiredCertificateFor, testCa } from '../support/certif
 import { createDataDir } from '../support/database.ts';
 import { type MisbehavingServer, startMisbehavingServer } from '../support/misbehaving-server.ts';
 import { freePort, root, type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
+import { findProgram, isInstalled } from '../support/programs.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from '../support/server.ts';
 import { startUpstream, type Upstream } from '../support/upstream.ts';
 
@@ -145,7 +146,16 @@ const clients: Client[] = [
   { name: 'Node, ES module', start: () => startDriver('node', ['node.mjs'], { PATH: systemPath.join(delimiter) }) },
   // A restart costs seconds, and the code is the same.
   { name: 'Node, CommonJS', start: () => startDriver(process.execPath, ['node.cjs']), leavesOut: ['kill_after'] },
+  // A call that blocks cannot be aborted.
+  { name: 'Python', start: () => startPython('sync'), leavesOut: ['abortAfterMs'] },
+  { name: 'Python, asyncio', start: () => startPython('async'), leavesOut: ['kill_after'] },
 ];
+
+const startPython = (kind: string): Driver =>
+  startDriver(findProgram('python3-httpx') as string, ['driver.py', kind], {
+    PYTHONPATH: join(root, 'sdk/python'),
+    PYTHONDONTWRITEBYTECODE: '1',
+  });
 
 /** Puts what was prepared, and ids of earlier steps, in the place of their names. */
 const fill = (value: any, run: string, earlier: Outcome[]): any => {
@@ -222,13 +232,16 @@ test('the table has at least 40 behaviours, each with its own name', () => {
   expect(behaviours.length).toBeGreaterThanOrEqual(40);
 });
 
-describe.each(clients)('$name', ({ start: startClient, leavesOut = [] }) => {
-  let driver: Driver;
-  beforeAll(() => {
-    driver = startClient();
-  });
-  afterAll(() => driver.stop());
-  const isTried = ({ faults = [], steps }: Behaviour): boolean =>
-    ![...faults.map((fault) => fault.do), ...steps.flatMap(Object.keys)].some((name) => leavesOut.includes(name));
-  test.each(behaviours.filter(isTried))('$name', (behaviour) => runBehaviour(driver, behaviour));
-});
+describe.each(clients.filter(({ name }) => !name.startsWith('Python') || isInstalled('python3-httpx')))(
+  '$name',
+  ({ start: startClient, leavesOut = [] }) => {
+    let driver: Driver;
+    beforeAll(() => {
+      driver = startClient();
+    });
+    afterAll(() => driver.stop());
+    const isTried = ({ faults = [], steps }: Behaviour): boolean =>
+      ![...faults.map((fault) => fault.do), ...steps.flatMap(Object.keys)].some((name) => leavesOut.includes(name));
+    test.each(behaviours.filter(isTried))('$name', (behaviour) => runBehaviour(driver, behaviour));
+  },
+);

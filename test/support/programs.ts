@@ -1,10 +1,13 @@
 // Which optional programs the machine has, and which tests need them.
+import { spawnSync } from 'node:child_process';
 import { existsSync, readdirSync } from 'node:fs';
 import { join } from 'node:path';
 
 type OptionalProgram = {
   /** Names of its executable files; all are needed. */
   files: string[];
+  /** A module of Python that the program must find. */
+  module?: string;
   /** Other names under which one of them may be installed. */
   otherFiles?: string[];
   /** What a run leaves out without it. */
@@ -25,6 +28,7 @@ const programs = {
   helm: { files: ['helm'], tests: 'the Helm chart as helm renders it' },
   systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
   'sample programs': { files: ['curl', 'python3'], tests: 'the samples of requests, as a shell and Python run them' },
+  'python3-httpx': { files: ['python3'], module: 'httpx', tests: 'the client for Python' },
   psql: { files: ['psql'], tests: 'the database roles, by their SQL file' },
 } satisfies Record<string, OptionalProgram>;
 
@@ -40,17 +44,22 @@ const directories = [
   ),
 ];
 
-const findFile = (name: string): string | undefined =>
-  directories.map((directory) => join(directory, name)).find((path) => existsSync(path));
+const findFile = (name: string, module?: string): string | undefined =>
+  directories
+    .map((directory) => join(directory, name))
+    .find((path) => existsSync(path) && (module === undefined || hasModule(path, module)));
+
+const hasModule = (python: string, module: string): boolean =>
+  spawnSync(python, ['-c', `import ${module}`], { stdio: 'ignore' }).status === 0;
 
 /** Where a program is; undefined where the machine lacks it. `CHROMIUM` may name a browser. */
 export const findProgram = (name: ProgramName): string | undefined => {
-  const { files, otherFiles = [] }: OptionalProgram = programs[name];
+  const { files, otherFiles = [], module }: OptionalProgram = programs[name];
   const named = name === 'chromium' ? process.env['CHROMIUM'] : undefined;
   if (named !== undefined && existsSync(named)) return named;
-  const found = files.map(findFile);
+  const found = files.map((file) => findFile(file, module));
   if (found.every((path) => path !== undefined)) return found[0];
-  return otherFiles.map(findFile).find((path) => path !== undefined);
+  return otherFiles.map((file) => findFile(file)).find((path) => path !== undefined);
 };
 
 export const isInstalled = (name: ProgramName): boolean => findProgram(name) !== undefined;

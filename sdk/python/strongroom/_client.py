@@ -1,0 +1,357 @@
+"""The two clients. Each does what the transport says, with an httpx client of its kind."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from typing import (
+    Any,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Dict,
+    Generic,
+    Iterator,
+    List,
+    Mapping,
+    NamedTuple,
+    Optional,
+    Sequence,
+    Tuple,
+    TypeVar,
+)
+from urllib.parse import quote, urlencode, urlsplit
+
+import httpx
+
+from ._errors import StrongroomError
+from ._generated import OPERATIONS, AsyncResources, Resources
+from ._json import write_json
+from ._transport import NETWORK_ERRORS, AnswerInfo, Clock, Options, Request, Sleep, Steps, Transport
+
+PROXY_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+def _read_options(
+    api_key: str,
+    base_url: str,
+    timeout: float,
+    retries: int,
+    max_wait: float,
+    on_answer: Optional[Callable[[AnswerInfo], None]],
+    clock: Optional[Clock],
+) -> Options:
+    """Raises TypeError. Its text never has the key."""
+    if not isinstance(api_key, str) or not re.fullmatch(r"[!-~]+", api_key):
+        raise TypeError("Strongroom: api_key must be an API key, without blanks and line ends.")
+    url = urlsplit(base_url)
+    if url.scheme not in ("http", "https") or not url.netloc or "@" in url.netloc or url.query or url.fragment:
+        raise TypeError("Strongroom: base_url must be an http or https URL, such as https://vault.example.com.")
+    for name, value in (("timeout", timeout), ("retries", retries), ("max_wait", max_wait)):
+        if not isinstance(value, (int, float)) or not value >= 0:
+            raise TypeError(f"Strongroom: {name} must be a number from 0.")
+    return Options(api_key, base_url.rstrip("/"), timeout, retries, max_wait, clock or Clock(), on_answer)
+
+
+def _write_id(operation: str, name: str, value: Any) -> str:
+    text = str(value) if isinstance(value, int) else value
+    # Nothing, or dots, would lead to another path.
+    if not isinstance(text, str) or text in ("", ".", ".."):
+        raise TypeError(f"{operation}: {name} must be an id.")
+    return quote(text, safe="")
+
+
+def _write_query(operation: str, query: Mapping[str, Any]) -> str:
+    pairs: List[Tuple[str, str]] = []
+    for name, value in query.items():
+        for item in value if isinstance(value, (list, tuple)) else [value]:
+            if isinstance(item, bool):
+                pairs.append((name, str(item).lower()))
+            elif isinstance(item, (str, int, float)):
+                pairs.append((name, str(item)))
+            elif item is not None:
+                raise TypeError(f"{operation}: the parameter {name} must be a text, a number or a list of these.")
+    return f"?{urlencode(pairs)}" if pairs else ""
+
+
+def _write_request(name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Request:
+    operation = OPERATIONS[name]
+    label = f"{operation['method']} {operation['path']}"
+    left = list(ids)
+    path = re.sub(r"\{(\w+)\}", lambda found: _write_id(label, found[1], left.pop(0)), operation["path"])
+    is_body = operation.get("input") == "body"
+    if operation.get("input") == "query" and given:
+        path += _write_query(label, given)
+    headers = {"accept": "application/json"}
+    if is_body:
+        headers["content-type"] = "application/json"
+    if operation.get("takes_key"):
+        headers["svc-idempotency-key"] = options.get("idempotency_key") or str(uuid.uuid4())
+    if options.get("trace_id") is not None:
+        headers["svc-trace-id"] = options["trace_id"]
+    if options.get("partial"):
+        headers["svc-partial"] = "true"
+    reads = bool(operation.get("reads_expressions"))
+    content = write_json(label, given, reads) if is_body and given is not None else None
+    repeatable = bool(operation.get("is_repeatable"))
+    return Request(label, operation["method"], path, headers, content, repeatable, options.get("timeout"))
+
+
+class Target(NamedTuple):
+    """Where a proxied request goes: an origin, and a path with its query."""
+
+    origin: str
+    path: str
+
+
+def _read_target(url: str, proxy_key: Optional[str]) -> Target:
+    """Takes dots out of the path and clamps them to the origin: no path leads out of /proxy, to the vault itself."""
+    parts = urlsplit(url)
+    if proxy_key is not None and (not url.startswith("/") or parts.netloc):
+        raise TypeError("With a proxy_key the URL is a path, such as /charges: the proxy has the rest.")
+    if proxy_key is None and (parts.scheme != "https" or not parts.hostname or "@" in parts.netloc):
+        raise TypeError("The URL must be an https URL without credentials, or a path with a proxy_key.")
+    kept: List[str] = []
+    segments = parts.path.replace("\\", "/").split("/")[1:] or [""]
+    for at, segment in enumerate(segments):
+        plain = re.sub("%2e", ".", segment, flags=re.IGNORECASE)
+        if plain == ".." and kept:
+            kept.pop()
+        if plain not in (".", ".."):
+            kept.append(segment)
+        elif at == len(segments) - 1:
+            kept.append("")
+    path = "/" + quote("/".join(kept), safe="/%:@!$&'()*+,;=~")
+    query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else ""
+    return Target(f"{parts.scheme}://{parts.netloc}", path + query)
+
+
+def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
+    verb = method.upper()
+    if verb not in PROXY_METHODS:
+        raise TypeError(f"The proxy sends {', '.join(PROXY_METHODS)} only.")
+    operation = f"{verb} /proxy"
+    proxy_key = given.get("proxy_key")
+    target = _read_target(url, proxy_key)
+    headers = {name.lower(): value for name, value in (given.get("headers") or {}).items()}
+    content = given.get("content")
+    if given.get("json") is not None:
+        headers.setdefault("content-type", "application/json")
+        content = write_json(operation, given["json"], True)
+    if given.get("trace_id") is not None:
+        headers["svc-trace-id"] = given["trace_id"]
+    headers.update({"svc-proxy-url": target.origin} if proxy_key is None else {"svc-proxy-key": proxy_key})
+    return Request(operation, verb, f"/proxy{target.path}", headers, content, False, given.get("timeout"))
+
+
+def _read_proxied(transport: Transport, request: Request, outcome: Any) -> httpx.Response:
+    if isinstance(outcome, httpx.Response) and "svc-proxy-destination-status" in outcome.headers:
+        return outcome
+    transport._read(request, outcome, 1)
+    raise StrongroomError(request.operation, "unexpected_answer", status=outcome.status_code, attempts=1)
+
+
+def _next_input(
+    name: str, given: Mapping[str, Any], page: Mapping[str, Any], before: Optional[str]
+) -> Optional[Dict[str, Any]]:
+    """The input of the next page; None after the last one. Raises StrongroomError where the server repeats a cursor."""
+    pagination = page["pagination"]
+    following = pagination.get("next")
+    number = pagination.get("page_number", 1)
+    if following is None:
+        return {**given, "page": number + 1} if number < pagination.get("total_pages", 1) else None
+    if following == before:
+        operation = OPERATIONS[name]
+        label = f"{operation['method']} {operation['path']}"
+        raise StrongroomError(label, "unexpected_answer", detail="the server repeats a cursor")
+    return {**{key: value for key, value in given.items() if key != "page"}, "start": following}
+
+
+T = TypeVar("T")
+
+
+class Listing(Generic[T]):
+    """All records of a list, page after page: `for token in vault.tokens.list()`. `page()` is the first page, with totals."""
+
+    def __init__(self, name: str, given: Any, fetch: Callable[[Any], Any]) -> None:
+        self._name, self._given, self._fetch = name, given or {}, fetch
+
+    def page(self) -> Any:
+        return self._fetch(self._given)
+
+    def __iter__(self) -> Iterator[T]:
+        given, before = self._given, None
+        while given is not None:
+            page = self._fetch(given)
+            yield from page["data"]
+            given, before = _next_input(self._name, given, page, before), page["pagination"].get("next")
+
+
+class AsyncListing(Generic[T]):
+    """All records of a list, page after page: `async for token in vault.tokens.list()`. `await page()` is the first page."""
+
+    def __init__(self, name: str, given: Any, fetch: Callable[[Any], Awaitable[Any]]) -> None:
+        self._name, self._given, self._fetch = name, given or {}, fetch
+
+    async def page(self) -> Any:
+        return await self._fetch(self._given)
+
+    async def __aiter__(self) -> AsyncIterator[T]:
+        given, before = self._given, None
+        while given is not None:
+            page = await self._fetch(given)
+            for item in page["data"]:
+                yield item
+            given, before = _next_input(self._name, given, page, before), page["pagination"].get("next")
+
+
+class Proxy:
+    def __init__(self, client: Strongroom) -> None:
+        self._client = client
+
+    def request(self, method: str, url: str, **given: Any) -> httpx.Response:
+        """Sends one request to another API, with the values of tokens in the place of expressions.
+
+        `json`, `content`, `headers`, `timeout` and `trace_id` are those of the request; with `proxy_key`, the key of a stored proxy,
+        the URL is a path. Returns the response of the destination, whatever its status. Raises StrongroomError where it did not answer.
+        """
+        request = _write_proxied(method, url, given)
+        return _read_proxied(self._client._transport, request, self._client._perform(request))
+
+
+class AsyncProxy:
+    def __init__(self, client: AsyncStrongroom) -> None:
+        self._client = client
+
+    async def request(self, method: str, url: str, **given: Any) -> httpx.Response:
+        """As Proxy.request."""
+        request = _write_proxied(method, url, given)
+        return _read_proxied(self._client._transport, request, await self._client._perform(request))
+
+
+class Strongroom(Resources):
+    """The client for programs that block. Times are in seconds. Close it, or use it in a with statement."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str,
+        timeout: float = 30.0,
+        retries: int = 3,
+        max_wait: float = 120.0,
+        http_client: Optional[httpx.Client] = None,
+        on_answer: Optional[Callable[[AnswerInfo], None]] = None,
+        clock: Optional[Clock] = None,
+    ) -> None:
+        self._transport = Transport(_read_options(api_key, base_url, timeout, retries, max_wait, on_answer, clock))
+        self._http = http_client or httpx.Client()
+        self.proxy = Proxy(self)
+        super().__init__(self)
+
+    def _perform(self, request: Request) -> Any:
+        options = self._transport.options
+        try:
+            return self._http.request(
+                request.method,
+                options.base_url + request.path,
+                headers=self._transport.headers(request),
+                content=request.content,
+                timeout=options.timeout if request.timeout is None else request.timeout,
+                # To another address the key and the values would go along.
+                follow_redirects=False,
+            )
+        except NETWORK_ERRORS as error:
+            return error
+
+    def _run(self, steps: Steps) -> Any:
+        outcome: Any = None
+        while True:
+            try:
+                action = steps.send(outcome)
+            except StopIteration as stop:
+                return stop.value
+            outcome = None
+            if isinstance(action, Sleep):
+                self._transport.options.clock.sleep(action.seconds)
+            else:
+                outcome = self._perform(action)
+
+    def _call(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Any:
+        return self._run(self._transport.send(_write_request(name, ids, given, options)))
+
+    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Listing[Any]:
+        return Listing(name, given, lambda page: self._call(name, ids, page, options))
+
+    def close(self) -> None:
+        self._http.close()
+
+    def __enter__(self) -> Strongroom:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self.close()
+
+
+class AsyncStrongroom(AsyncResources):
+    """The client for asyncio. Times are in seconds. Close it, or use it in an async with statement."""
+
+    def __init__(
+        self,
+        *,
+        api_key: str,
+        base_url: str,
+        timeout: float = 30.0,
+        retries: int = 3,
+        max_wait: float = 120.0,
+        http_client: Optional[httpx.AsyncClient] = None,
+        on_answer: Optional[Callable[[AnswerInfo], None]] = None,
+        clock: Optional[Clock] = None,
+    ) -> None:
+        self._transport = Transport(_read_options(api_key, base_url, timeout, retries, max_wait, on_answer, clock))
+        self._http = http_client or httpx.AsyncClient()
+        self.proxy = AsyncProxy(self)
+        super().__init__(self)
+
+    async def _perform(self, request: Request) -> Any:
+        options = self._transport.options
+        try:
+            return await self._http.request(
+                request.method,
+                options.base_url + request.path,
+                headers=self._transport.headers(request),
+                content=request.content,
+                timeout=options.timeout if request.timeout is None else request.timeout,
+                # To another address the key and the values would go along.
+                follow_redirects=False,
+            )
+        except NETWORK_ERRORS as error:
+            return error
+
+    async def _run(self, steps: Steps) -> Any:
+        outcome: Any = None
+        while True:
+            try:
+                action = steps.send(outcome)
+            except StopIteration as stop:
+                return stop.value
+            outcome = None
+            if isinstance(action, Sleep):
+                await self._transport.options.clock.sleep_async(action.seconds)
+            else:
+                outcome = await self._perform(action)
+
+    async def _call(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Any:
+        return await self._run(self._transport.send(_write_request(name, ids, given, options)))
+
+    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> AsyncListing[Any]:
+        return AsyncListing(name, given, lambda page: self._call(name, ids, page, options))
+
+    async def close(self) -> None:
+        await self._http.aclose()
+
+    async def __aenter__(self) -> AsyncStrongroom:
+        return self
+
+    async def __aexit__(self, *_: Any) -> None:
+        await self.close()

@@ -20,7 +20,8 @@ const decode = (value, sdk) => {
 };
 
 const describe = (error, sdk) => {
-  if (!(error instanceof sdk.StrongroomError)) return { kind: error.name === 'AbortError' ? 'aborted' : error.name };
+  if (!(error instanceof sdk.StrongroomError))
+    return { kind: error.name === 'AbortError' ? 'aborted' : error.name, message: error.message };
   const { code, status, errors, codes, traceId, attempts, message } = error;
   return { kind: 'StrongroomError', code, status, errors, codes, trace_id: traceId, attempts, message };
 };

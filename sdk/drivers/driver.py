@@ -57,7 +57,8 @@ def describe(error):
         names = ("code", "status", "errors", "codes", "trace_id", "attempts")
         told = {name: getattr(error, name) for name in names}
         return {"kind": "StrongroomError", "message": str(error), **{key: value for key, value in told.items() if value is not None}}
-    return {"kind": "aborted" if isinstance(error, asyncio.CancelledError) else type(error).__name__}
+    kind = "aborted" if isinstance(error, asyncio.CancelledError) else type(error).__name__
+    return {"kind": kind, "message": str(error)}
 
 
 # Takes a tenth of a second to make.

@@ -112,6 +112,7 @@ test('npm pack takes the built files of the packages for pages and tests', async
   expect(built.toSorted()).toEqual([
     ['@strongroom/fields', ['dist/fields.js']],
     ['@strongroom/fields-react', ['dist/fields-react.js']],
+    ['@strongroom/node', ['dist/cjs/strongroom.js', 'dist/strongroom.js']],
     ['@strongroom/testing', ['dist/guard.js', 'dist/testing.js']],
   ]);
 });

@@ -66,6 +66,12 @@ const writeQuery = (operation: string, query: object): string => {
   return search.size === 0 ? '' : `?${search}`;
 };
 
+/** What `fetch` would refuse with the value in its message. */
+export const checkHeader = (name: string, text: string | undefined): void => {
+  if (text !== undefined && !/^[!-~](?:[ -~]*[!-~])?$/.test(text))
+    throw new TypeError(`${name} must have printable ASCII characters only.`);
+};
+
 const headersOf = (operation: Operation, options: CallOptions & { partial?: boolean }): Record<string, string> => ({
   accept: 'application/json',
   ...(operation.input === 'body' && { 'content-type': 'application/json' }),
@@ -76,6 +82,8 @@ const headersOf = (operation: Operation, options: CallOptions & { partial?: bool
 
 const writeRequest = (operation: Operation, ids: unknown[], input: unknown, options: CallOptions): Request => {
   const name = `${operation.method} ${operation.path}`;
+  checkHeader('idempotencyKey', options.idempotencyKey);
+  checkHeader('traceId', options.traceId);
   const query = operation.input === 'query' && input ? writeQuery(name, input) : '';
   const hasBody = operation.input === 'body' && input !== undefined;
   return {

@@ -1,4 +1,5 @@
 // Sends a request to another API through the vault, which puts the values of tokens in the place of expressions.
+import { checkHeader } from './calls.ts';
 import { StrongroomError } from './errors.ts';
 import { writeJson } from './json.ts';
 import type { Request, Transport } from './transport.ts';
@@ -14,6 +15,15 @@ export type ProxyInit = Omit<RequestInit, 'redirect'> & {
 };
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
+
+/** @throws TypeError without the value, which the message of `Headers` has. */
+const readHeaders = (given: RequestInit['headers']): Headers => {
+  try {
+    return new Headers(given);
+  } catch {
+    throw new TypeError('A header has a name or a value that HTTP does not allow.');
+  }
+};
 
 /** The URL parser takes out dots and clamps them to the origin: no path leads out of `/proxy`, to the vault itself. */
 const readTarget = (url: string | URL, proxyKey: string | undefined): { origin: string; path: string } => {
@@ -37,7 +47,9 @@ export const proxyFetch = async (transport: Transport, url: string | URL, init: 
   const verb = method.toUpperCase();
   if (!METHODS.includes(verb)) throw new TypeError(`The proxy sends ${METHODS.join(', ')} only.`);
   const { origin, path } = readTarget(url, proxyKey);
-  const headers = new Headers(init.headers);
+  checkHeader('traceId', traceId);
+  checkHeader('proxyKey', proxyKey);
+  const headers = readHeaders(init.headers);
   const operation = `${verb} /proxy`;
   if (json !== undefined && !headers.has('content-type')) headers.set('content-type', 'application/json');
   if (traceId !== undefined) headers.set('svc-trace-id', traceId);

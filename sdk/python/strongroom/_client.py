@@ -74,6 +74,14 @@ def _write_query(operation: str, query: Mapping[str, Any]) -> str:
     return f"?{urlencode(pairs)}" if pairs else ""
 
 
+def _check_header(name: str, value: Any) -> str:
+    """What httpx would refuse with the value in its message."""
+    text = str(value)
+    if not re.fullmatch(r"(?:[!-~](?:[\t -~]*[!-~])?)?", text):
+        raise TypeError(f"{name} must have printable ASCII characters only.")
+    return text
+
+
 def _write_request(name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Request:
     operation = OPERATIONS[name]
     label = f"{operation['method']} {operation['path']}"
@@ -86,9 +94,10 @@ def _write_request(name: str, ids: Sequence[Any], given: Any, options: Mapping[s
     if is_body:
         headers["content-type"] = "application/json"
     if operation.get("takes_key"):
-        headers["svc-idempotency-key"] = options.get("idempotency_key") or str(uuid.uuid4())
+        given_key = options.get("idempotency_key")
+        headers["svc-idempotency-key"] = str(uuid.uuid4()) if given_key is None else _check_header("idempotency_key", given_key)
     if options.get("trace_id") is not None:
-        headers["svc-trace-id"] = options["trace_id"]
+        headers["svc-trace-id"] = _check_header("trace_id", options["trace_id"])
     if options.get("partial"):
         headers["svc-partial"] = "true"
     reads = bool(operation.get("reads_expressions"))
@@ -123,6 +132,8 @@ def _read_target(url: str, proxy_key: Optional[str]) -> Target:
             kept.append("")
     path = "/" + quote("/".join(kept), safe="/%:@!$&'()*+,;=~")
     query = f"?{quote(parts.query, safe='/%:@!$&()*+,;=~?')}" if parts.query else ""
+    if not parts.netloc.isascii() or not re.fullmatch(r"[^\s\\<>\"{}|^`]*", parts.netloc):
+        raise TypeError("The URL has a host that is no name.")
     return Target(f"{parts.scheme}://{parts.netloc}", path + query)
 
 
@@ -133,13 +144,13 @@ def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
     operation = f"{verb} /proxy"
     proxy_key = given.get("proxy_key")
     target = _read_target(url, proxy_key)
-    headers = {name.lower(): value for name, value in (given.get("headers") or {}).items()}
+    headers = {name.lower(): _check_header(f"The header {name}", value) for name, value in (given.get("headers") or {}).items()}
     content = given.get("content")
     if given.get("json") is not None:
         headers.setdefault("content-type", "application/json")
         content = write_json(operation, given["json"], True)
     if given.get("trace_id") is not None:
-        headers["svc-trace-id"] = given["trace_id"]
+        headers["svc-trace-id"] = _check_header("trace_id", given["trace_id"])
     headers.update({"svc-proxy-url": target.origin} if proxy_key is None else {"svc-proxy-key": proxy_key})
     return Request(operation, verb, f"/proxy{target.path}", headers, content, False, given.get("timeout"))
 

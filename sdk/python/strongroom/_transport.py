@@ -103,15 +103,15 @@ def read_problem(request: Request, response: httpx.Response, attempts: int) -> S
         # Not an answer of the vault: its text may be anything, and is not shown.
         parsed = None
     problem = parsed if isinstance(parsed, dict) else {}
-    problem = problem.get("proxy_error", problem)
+    problem = problem["proxy_error"] if isinstance(problem.get("proxy_error"), dict) else problem
     is_problem = isinstance(problem.get("code"), str)
     return StrongroomError(
         request.operation,
         problem["code"] if is_problem else "unexpected_answer",
         detail=problem.get("detail") if is_problem else "the answer is not one of the vault",
         status=response.status_code,
-        errors=problem.get("errors"),
-        codes=problem.get("codes"),
+        errors=problem.get("errors") if is_problem else None,
+        codes=problem.get("codes") if is_problem else None,
         trace_id=problem.get("trace_id") or response.headers.get("svc-trace-id"),
         retry_after=read_retry_after(response.headers),
         attempts=attempts,

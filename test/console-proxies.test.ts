@@ -289,6 +289,10 @@ describe('A preview', () => {
       expect(off).toContain(each);
     const own = wordsOf((await press(proxy, 'preview', { headers: `X-Key: ${proxy.key}` })).text);
     expect(own).toContain('The proxy would refuse this request. headers.X-Key: must not hold an API key of a vault');
+    const digest = { headers: 'Content-Type: application/json\nContent-MD5: x', body: `"{{ ${card} }}"` };
+    expect(wordsOf((await press(proxy, 'preview', digest)).text)).toContain('The proxy would refuse this request.');
+    expect(wordsOf((await sending(proxy, digest)).text)).toContain('400 Bad Request');
+    expectNothingSent();
     const support = await server.signIn();
     await server.request('PUT', `/tenants/self/members/${support.member_id}`, { json: { role: 'DEVELOPER' } });
     await support.get(pathOf(proxy));

@@ -9,6 +9,7 @@ import type { Expression } from '../tokens/expressions/template.ts';
 import { bodyKindOf } from './bodies/body-kind.ts';
 import { findExpressions, findNothing } from './bodies/expressions.ts';
 import type { ProxyContext } from './context.ts';
+import { refuseStaleDigests } from './digests.ts';
 import { findBase, forwardedHeaders, type Outgoing, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
@@ -50,6 +51,7 @@ export const previewRequest = (
   const shown = expand(maskExpressions(createExpansion(maskOf, ctx.expressionEnvironment, references)));
   const sentTo = destinationOf(base, { ...target, ...shown });
   refuseLongUrl(sentTo, shown);
+  if (shown.body !== request.body) refuseStaleDigests(headers, shown.headers);
   return { method: request.method, ...sentTo, headers: shown.headers, body: shown.body };
 };
 

@@ -72,10 +72,17 @@ const rowsOf = (user_id: string): Promise<Record<string, any>[]> =>
     user_id,
   ]);
 
+/** Of the HTML of a page. */
+const PAGE_BYTES_MAX = 40 * 1024;
+
 /** Opens each page, but those that end its session. @returns what it was answered. */
 const openAll = async (browser: Browser): Promise<Map<string, number>> => {
   const answered = new Map<string, number>();
-  for (const url of pages) answered.set(url, (await browser.get(pathOf(url))).status);
+  for (const url of pages) {
+    const { status, text } = await browser.get(pathOf(url));
+    expect(Buffer.byteLength(text), url).toBeLessThan(PAGE_BYTES_MAX);
+    answered.set(url, status);
+  }
   return answered;
 };
 

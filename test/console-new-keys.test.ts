@@ -160,6 +160,10 @@ describe('what a key is for', () => {
     for (const wrong of ['[', '{}', '[1]', '[{}]', 'null'])
       expect(textOf((await create({ job: 'custom', rules: wrong }, `${PATH}/check`)).text)).toContain('not complete');
     expect(await made()).toBeUndefined();
+    const support = await server.signIn({ tenant });
+    const role = `/tenants/self/members/${support.member_id}`;
+    await server.request('PUT', role, { key: tenant.api_key, json: { role: 'SUPPORT' } });
+    expect((await support.post(`${PATH}/check`, { job: 'read' })).status).toBe(403);
   });
 });
 

@@ -1,4 +1,5 @@
 // The application pages: lists applications, creates, changes and deletes them, and makes new keys, all by the API.
+import { AppError } from '../../platform/base/errors.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import { namesOf } from './actor-names.ts';
@@ -22,7 +23,7 @@ import { onceHeader } from './form-fields.ts';
 import { idOf, problemsNotice, tryAgain } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
-import { addressOf, badge, consolePage, empty, notice, recordsTable } from './shell.ts';
+import { addressOf, badge, consolePage, empty, may, notice, recordsTable } from './shell.ts';
 import {
   type ApiAnswer,
   bodyOf,
@@ -246,6 +247,8 @@ export const applicationsPages = (console: Console): void => {
   console.postAfterCode(`${PATH}/new`, create, keptFields);
   // Shows what the typed rights mean. It makes nothing.
   console.postFetched(`${PATH}/check`, async (submission) => {
+    if (!may(submission.session, 'application:create'))
+      throw new AppError('forbidden', 'Your role does not create applications.');
     const form = readTyped(submission, undefined, submission.field('type'));
     const problems = jobProblems(form.typed);
     return newApplicationPage(submission.session, { ...form, problems });

@@ -3,6 +3,7 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
 import { countRevealed, countWaitingInvitations, findKeysToWatch, type KeyToWatch } from './home-rows.ts';
+import { NEWEST_ENTRIES } from '../logs/logs.ts';
 import { isolated } from './list-parts.ts';
 import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PATH } from './run-record.ts';
 import { addressOf, badge, may, time } from './shell.ts';
@@ -84,7 +85,10 @@ const revealedItem = async (visit: Visit, hour: number, count: number, usual: nu
   const range = { start_date: new Date(hour).toISOString(), end_date: new Date(hour + HOUR_MS).toISOString() };
   const filter = { disclosure: 'revealed', ...range };
   const { data } = bodyOf<{ data: { actor_id?: string; actor_name?: string }[] }>(
-    await visit.api({ method: 'GET', url: addressOf('/logs', { ...filter, size: String(FAILED_MAX) }) }),
+    await visit.api({
+      method: 'GET',
+      url: addressOf('/logs', { ...filter, start: NEWEST_ENTRIES, size: String(FAILED_MAX) }),
+    }),
   );
   const most = mostCommon(data.map(({ actor_id }) => actor_id));
   const name = data.find(({ actor_id }) => actor_id === most)?.actor_name;

@@ -2,6 +2,7 @@
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { attentionCard } from './home-attention.ts';
 import { stepsCard } from './home-steps.ts';
+import { NEWEST_ENTRIES } from '../logs/logs.ts';
 import { isolated } from './list-parts.ts';
 import { addressOf, consolePage, HOME_PATH, may, sectionsOf, time } from './shell.ts';
 import { barsChart, barsTable, legend, logLinks, sparkline, type Step } from './usage-chart.ts';
@@ -57,7 +58,8 @@ type Entry = {
 
 /** Entries of values that left, the newest first. */
 const findLeft = async (visit: Visit, disclosure: 'used' | 'revealed', from: Date): Promise<Entry[]> => {
-  const url = addressOf('/logs', { disclosure, start_date: from.toISOString(), size: String(ENTRIES_MAX) });
+  const range = { start_date: from.toISOString(), start: NEWEST_ENTRIES, size: String(ENTRIES_MAX) };
+  const url = addressOf('/logs', { disclosure, ...range });
   return bodyOf<{ data: Entry[] }>(await visit.api({ method: 'GET', url })).data;
 };
 

@@ -5,7 +5,7 @@ import { firstIdAt } from '../../platform/crypto/ids.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from './rows.ts';
 import { invalidField } from '../../platform/base/errors.ts';
-import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
+import { countThenList, encodeCursor, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { logRow, maskHost } from '../../platform/db/audit-record.ts';
 import { type EntryNames, findEntryNames } from './names.ts';
 
@@ -122,6 +122,9 @@ export const exportLogs = async (ctx: Reading, work: Work, query: LogQuery): Pro
     }
   })();
 };
+
+/** Before the newest entry: the page after it has no totals, for which up to 10,000 entries are counted. */
+export const NEWEST_ENTRIES = encodeCursor(['ffffffff-ffff-ffff-ffff-ffffffffffff', '0']);
 
 const parseCursor = ([id, place]: string[]): { id: string; place: number } | undefined => {
   if (id === undefined || place === undefined) return undefined;

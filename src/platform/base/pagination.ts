@@ -106,7 +106,7 @@ export const countThenList =
     return { rows: isPast || limit === 0 ? [] : await list(offset, limit, capped), total, capped };
   };
 
-const encodeCursor = (parts: string[]): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
+export const encodeCursor = (parts: string[]): string => Buffer.from(JSON.stringify(parts)).toString('base64url');
 
 const decodeCursor = (text: string): string[] => {
   try {

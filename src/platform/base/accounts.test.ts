@@ -9,6 +9,7 @@ import {
   limitsOfWorker,
   openAccount,
 } from './accounts.ts';
+import type { CoreClock } from './core-time.ts';
 import { AppError } from './errors.ts';
 import type { Slices } from '../json/slices.ts';
 
@@ -263,6 +264,7 @@ test('each worker has a part of the limits, and room for one of the largest requ
 
 /** The time of `performance.now` in these tests: only slices take time. */
 let clockMs = 0;
+const clock: CoreClock = { lastWaitedMs: () => 0, usedSince: (beganMs, _waited, now) => now - beganMs };
 beforeEach(() => {
   vi.spyOn(performance, 'now').mockImplementation(() => clockMs);
 });
@@ -281,12 +283,12 @@ function* slices(name: string, count: number, log: string[]): Slices<string> {
 }
 
 test('short work ends at once, without a promise', () => {
-  const accounts = createAccounts();
+  const accounts = createAccounts({}, clock);
   expect(accounts.runInTurns('a', slices('short', 0, []))).toBe('short');
 });
 
 test('long work of several tenants takes turns, and other work goes on between them', async () => {
-  const accounts = createAccounts();
+  const accounts = createAccounts({}, clock);
   const log: string[] = [];
   const works = ['a', 'a', 'a', 'b'].map((name) => accounts.runInTurns(name, slices(name, 5, log)));
   let looks = 0;
@@ -304,7 +306,7 @@ test('long work of several tenants takes turns, and other work goes on between t
 });
 
 test('after a long slice its tenant rests: other work goes on, small and long', async () => {
-  const accounts = createAccounts();
+  const accounts = createAccounts({}, clock);
   const log: string[] = [];
   const indivisible = function* (name: string): Slices<string> {
     clockMs += 40;
@@ -328,7 +330,7 @@ test('after a long slice its tenant rests: other work goes on, small and long', 
 });
 
 test('an account rests as long as it was charged, at most 100 ms, and its long work with it', async () => {
-  const accounts = createAccounts();
+  const accounts = createAccounts({}, clock);
   expect(accounts.whenPaid('a')).toBeUndefined();
   accounts.charge('a', 3);
   accounts.charge('a', 4);
@@ -349,7 +351,7 @@ test('an account rests as long as it was charged, at most 100 ms, and its long w
 });
 
 test('a tenant has so much long work and no more, and a failure of the work ends it', async () => {
-  const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } });
+  const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } }, clock);
   const works = [1, 2].map(() => accounts.runInTurns('a', slices('a', 3, [])));
   await expect(accounts.runInTurns('a', slices('a', 3, []))).rejects.toThrow(
     'The tenant has reached the limit of long work',

@@ -1,12 +1,13 @@
 // Counts what each tenant holds of this process, and refuses more than its share. Runs long work in turns between tenants.
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
-import { setTimeout as pause } from 'node:timers/promises';
+import { coreClock } from './core-time.ts';
 import { AppError } from './errors.ts';
-import { type Account, findOperation, mark } from './event-loop.ts';
+import type { Account } from './event-loop.ts';
 import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
 import type { Slices } from '../json/slices.ts';
 import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
 import { placeOfIp } from './ip-place.ts';
+import { createTurns } from './turns.ts';
 
 export type { Account } from './event-loop.ts';
 
@@ -85,24 +86,6 @@ const RETRY_AFTER_SECONDS = 1;
 const WAITING_MAX = 1_000;
 const WAITING_OF_TENANT_MAX = 128;
 
-/**
- * Long work runs for so long between two looks at the sockets. A request of another tenant needs about six looks, so it
- * waits six times this.
- */
-const TURN_MS = 1;
-
-/** The same while other long work waits: enough for a few cards, which must not wait for large bodies. */
-const SMALL_TURN_MS = 0.25;
-
-/**
- * A slice of more than a turn, such as the decryption of a megabyte, is followed by a rest of the same length, in which its
- * account does no long work: a request of another tenant would wait for such a slice at each of its looks.
- */
-const REST_MS_MAX = 100;
-
-/** While it rests, so much work of an account waits. More, which is small, is done: it must not use up the limit of long work. */
-const RESTING_MAX = 16;
-
 /** The account of a client of a tenant's open proxy or public key: it holds nothing of the tenant's own share. */
 export const openAccount = (tenant_id: string, ip: string | undefined): Account =>
   `${tenant_id} open ${placeOfIp(ip ?? '')}`;
@@ -168,7 +151,7 @@ export type Accounts = {
     wait: { waitMs: number; signal?: AbortSignal | undefined },
   ): Promise<Reservation>;
   /**
-   * Does long work in turns of TURN_MS, with other work of the process between them. Of several accounts, the one that has
+   * Does long work in turns (turns.ts), with other work of the process between them. Of several accounts, the one that has
    * used least of the event loop goes first. The first turn is at once: nearly all work ends in it, and needs no promise.
    * @throws what the work throws; too_many_requests.
    */
@@ -260,7 +243,8 @@ export const limitsOfWorker = (workers: number, bodyBytesMax: number): Limits =>
   );
 };
 
-export const createAccounts = (changed: Limits = {}): Accounts => {
+/** @param clock by which work in turns is charged. */
+export const createAccounts = (changed: Limits = {}, clock = coreClock): Accounts => {
   const ledgers = Object.fromEntries(
     Object.entries(accountLimits).map(([name, limit]) => [
       name,
@@ -397,7 +381,7 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
   };
 
   const heavyTenants = createHeavyTenants(() => performance.now());
-  const { runTurns, countWaiting, charge, whenPaid } = createTurns(heavyTenants);
+  const { runTurns, countWaiting, charge, whenPaid } = createTurns(heavyTenants, clock);
 
   return {
     budgets: createLoopBudgets((account) => reserve(account, 'waiting_requests', 1)),
@@ -427,137 +411,4 @@ export const createAccounts = (changed: Limits = {}): Accounts => {
         for (const place of ledger.waiting) place.refuse(allIsFull(name as LimitName));
     },
   };
-};
-
-/** Work that waits for its next turn. `step` does one slice. @returns whether it was the last. */
-type LongWork = { step(): boolean };
-
-/** `restUntilMs`: by `performance.now()`. */
-type Line = { usedMs: number; restUntilMs: number; works: LongWork[] };
-
-/** `runTurns` runs slices in turns; its `admit` counts those that need more than one. */
-const createTurns = (heavyTenants: Pick<HeavyTenants, 'spend'>) => {
-  /** Accounts with work that waits, and those that rest. */
-  const lines = new Map<Account, Line>();
-  let isNext = false;
-  let timer: NodeJS.Timeout | undefined;
-
-  const findLeastUsed = (isReady: (line: Line) => boolean): [Account, Line] | undefined => {
-    let least: [Account, Line] | undefined;
-    for (const each of lines) if (isReady(each[1]) && each[1].usedMs < (least?.[1].usedMs ?? Infinity)) least = each;
-    return least;
-  };
-
-  /** A line of an account that has none. One that comes later owes nothing for the past, and is owed nothing. */
-  const newLine = (): Line => ({ usedMs: findLeastUsed(() => true)?.[1].usedMs ?? 0, restUntilMs: 0, works: [] });
-
-  /** Charges an account for its turn. A short one needs no rest. */
-  const chargeTurn = (account: Account, usedMs: number): void => {
-    const line = lines.get(account);
-    if (usedMs > 2 * TURN_MS) charge(account, usedMs);
-    else if (line) line.usedMs += usedMs;
-  };
-
-  const charge = (account: Account, usedMs: number): void => {
-    const line = lines.get(account) ?? newLine();
-    const now = performance.now();
-    line.usedMs += usedMs;
-    line.restUntilMs = Math.min(Math.max(line.restUntilMs, now) + usedMs, now + REST_MS_MAX);
-    lines.set(account, line);
-    schedule();
-  };
-
-  const whenPaid = (account: Account): Promise<void> | undefined => {
-    const restMs = (lines.get(account)?.restUntilMs ?? 0) - performance.now();
-    // Again after the rest: the account may have been charged meanwhile.
-    return restMs > 0 ? pause(restMs).then(() => whenPaid(account)) : undefined;
-  };
-
-  /** The next turn, or the end of the first rest. */
-  const schedule = (): void => {
-    if (isNext) return;
-    const now = performance.now();
-    let waitMs = Infinity;
-    for (const [account, { works, restUntilMs }] of lines)
-      if (works.length === 0 && restUntilMs <= now) lines.delete(account);
-      else waitMs = Math.min(waitMs, restUntilMs - now);
-    clearTimeout(timer);
-    isNext = waitMs <= 0;
-    if (isNext) setImmediate(turn);
-    else if (waitMs < Infinity) timer = setTimeout(turn, waitMs);
-  };
-
-  const turn = (): void => {
-    isNext = false;
-    const began = performance.now();
-    const found = findLeastUsed(({ works, restUntilMs }) => works.length > 0 && restUntilMs <= began);
-    if (found) {
-      const [account, line] = found;
-      let used = 0;
-      while (used < TURN_MS) {
-        const work = line.works.shift();
-        if (!work) break;
-        // To the end of its line: a small one does not wait for a large one.
-        if (!work.step()) line.works.push(work);
-        used = performance.now() - began;
-      }
-      chargeTurn(account, used);
-      heavyTenants.spend(account, used);
-    }
-    schedule();
-  };
-
-  const enqueue = (account: Account, work: LongWork): void => {
-    const line = lines.get(account) ?? newLine();
-    line.works.push(work);
-    lines.set(account, line);
-    schedule();
-  };
-
-  const wait = async <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): Promise<T> => {
-    const place = admit(account, 'long_work', 1);
-    const operation = findOperation();
-    try {
-      return await new Promise((resolve, reject) => {
-        const step = (): boolean => {
-          mark(operation);
-          try {
-            const next = slices.next();
-            if (next.done) resolve(next.value);
-            return next.done === true;
-          } catch (error) {
-            reject(error);
-            return true;
-          }
-        };
-        enqueue(account, { step });
-      });
-    } finally {
-      place.release();
-    }
-  };
-
-  const runTurns = <T>(account: Account, slices: Slices<T>, admit: Accounts['reserve']): T | Promise<T> => {
-    mark();
-    const began = performance.now();
-    const line = lines.get(account);
-    if (line && line.restUntilMs > began && line.works.length < RESTING_MAX) return wait(account, slices, admit);
-    const endMs = began + (lines.size > 0 ? SMALL_TURN_MS : TURN_MS);
-    for (;;) {
-      const next = slices.next();
-      const now = performance.now();
-      if (!next.done && now < endMs) continue;
-      chargeTurn(account, now - began);
-      if (now - began > 2 * TURN_MS) heavyTenants.spend(account, now - began);
-      return next.done ? next.value : wait(account, slices, admit);
-    }
-  };
-
-  const countWaiting = (): number => {
-    let count = 0;
-    for (const { works } of lines.values()) count += works.length;
-    return count;
-  };
-
-  return { runTurns, countWaiting, charge, whenPaid };
 };

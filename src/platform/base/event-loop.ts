@@ -1,5 +1,6 @@
 // Says what the event loop works on: callbacks mark the operation that they belong to, where the watchdog's thread can read it.
 import { AsyncLocalStorage } from 'node:async_hooks';
+import { coreClock } from './core-time.ts';
 
 /** Who holds or uses something: a tenant by its id, or clients of its open proxies and public keys, see `openAccount`. */
 export type Account = string;
@@ -80,13 +81,15 @@ const state = viewLoopState(loopMemory);
 const operations = new AsyncLocalStorage<Operation | undefined>();
 let marked: Operation | undefined;
 let markedAtMs = 0;
+let markedWaitedMs = 0;
 let willClear = false;
 
 const show = (operation: Operation | undefined): void => {
   const now = performance.now();
-  marked?.pay(now - markedAtMs);
+  marked?.pay(coreClock.usedSince(markedAtMs, markedWaitedMs, now));
   marked = operation;
   markedAtMs = now;
+  markedWaitedMs = coreClock.lastWaitedMs(now);
   state.numbers[loopIndex.nameBytes] = operation === undefined ? 0 : state.name.write(operation.text());
   // Last, and visible to the other thread with what was written before.
   Atomics.add(state.numbers, loopIndex.marks, 1);
@@ -113,9 +116,12 @@ const NATIVE_MS_MAX = 20;
 export const payForNative = (operation: Operation | undefined): void => {
   if (!operation) return;
   const now = performance.now();
-  const usedMs = marked ? now - markedAtMs : now - endedAtMs - (performance.nodeTiming.idleTime - endedIdleMs);
+  const usedMs = marked
+    ? coreClock.usedSince(markedAtMs, markedWaitedMs, now)
+    : now - endedAtMs - (performance.nodeTiming.idleTime - endedIdleMs);
   operation.pay(Math.min(Math.max(0, usedMs), NATIVE_MS_MAX));
   markedAtMs = now;
+  markedWaitedMs = coreClock.lastWaitedMs(now);
 };
 
 /** The operation of this async context. */

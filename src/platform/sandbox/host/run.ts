@@ -1,5 +1,6 @@
 // The state of a run in the server, from admission to outcome.
 import type { Accounts } from '../../base/accounts.ts';
+import { coreClock } from '../../core-time.ts';
 import {
   callHead,
   type FaultHead,
@@ -226,8 +227,9 @@ export class CpuSpent extends Error {
 export function* charged<T>(run: Run, slices: Slices<T>): Slices<T> {
   for (;;) {
     const began = performance.now();
+    const waitedMs = coreClock.lastWaitedMs(began);
     const step = slices.next();
-    run.serverMs += performance.now() - began;
+    run.serverMs += coreClock.usedSince(began, waitedMs, performance.now());
     if (run.serverMs > run.cpuMsMax) throw new CpuSpent();
     if (step.done) return step.value;
     yield;

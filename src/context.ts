@@ -20,6 +20,7 @@ import {
   openVault,
 } from './platform/keys/vault-keys.ts';
 import { listenForNotices } from './platform/db/notices.ts';
+import type { Operation } from './platform/base/event-loop.ts';
 import { createHeldOperations } from './platform/base/held-operations.ts';
 import { createEgress, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/base/errors.ts';
@@ -63,6 +64,8 @@ export type Overrides = {
   sandboxStart?: 'with_first_run' | undefined;
   /** Smaller limits of tenants, for tests. */
   limits?: Limits;
+  /** Another limit of CPU time of a request, for tests. */
+  requestCpuMs?: number;
   /** In a worker: asks the supervisor for the metrics of all workers. */
   metricsText?: () => Promise<string>;
   /** Called when another server has taken over the data directory: this server must stop. */
@@ -103,7 +106,13 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
   const monotonicMs = () => performance.now();
   const randomBytes = randomBytesFromKernel;
 
-  const accounts = createAccounts({ ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits });
+  const limits = { ...limitsOfWorker(config.workers, config.bodyBytesMax), ...overrides.limits };
+  const spent = (operation: Operation): void =>
+    log.error(
+      { alarm: 'request_spent', cpu_ms: Math.round(operation.usedMs), ...operation.name() },
+      'a request used more CPU time than it may, and was ended',
+    );
+  const accounts = createAccounts(limits, { spent, requestCpuMs: overrides.requestCpuMs });
   const metrics = createMetrics();
   if (role === 'server' && isServed(config)) metrics.watchProcess();
   // Closed last: its spans are of what happened until then.
@@ -210,7 +219,6 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     embedded,
     migrations,
     draining: { isOn: false },
-    heavyWorker: { socket: undefined },
     onClose: (close) => void start.closers.push(close),
     close: () => closeAll(start),
   };

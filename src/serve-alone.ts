@@ -30,7 +30,7 @@ export const serveAlone = async (ctx: Context, output: DestinationStream): Promi
     void launched.ended.then(() => figures.ended(launched.worker, heavyWorker.isLeaving()));
     return launched;
   };
-  const heavyWorker = createHeavyWorker(ctx, launch, (socket) => (ctx.heavyWorker.socket = socket));
+  const heavyWorker = createHeavyWorker(ctx, launch, (socket) => (ctx.accounts.heavyTenants.socket = socket));
 
   const serving = await serve(ctx, {
     held: (operation) => {

@@ -279,8 +279,8 @@ const runWorker = (): void => {
       else if (asked.kind === 'heavy_tenants')
         void context.then(({ accounts }) => accounts.heavyTenants.tell(asked.tenant_ids));
       else if (asked.kind === 'heavy_worker')
-        void context.then(({ heavyWorker, config }) => {
-          if (config.heavySocket === undefined) heavyWorker.socket = asked.socket ?? undefined;
+        void context.then(({ accounts, config }) => {
+          if (config.heavySocket === undefined) accounts.heavyTenants.socket = asked.socket ?? undefined;
         });
       else metrics.receive(asked);
     } catch (error) {

@@ -3,10 +3,12 @@ import { pbkdf2Sync } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { THREADS_MAX } from '../../src/platform/sandbox/host/wall.ts';
 import { endOf, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';
 
 const rogue = fileURLToPath(new URL('../support/rogue-executor.ts', import.meta.url));
+const MEGABYTE = 1024 * 1024;
 const LIMITS = { ...SMALL_LIMITS, cpuMs: 1000, wallMs: 20_000 };
 /** What the system may count beyond a run's limit before its process is gone. */
 const BEYOND_MS = 500;
@@ -272,6 +274,27 @@ test('executors have less priority than the server, and go before it where memor
     expect(its.nice).toBe(Math.min(19, own.nice + 5));
     expect(its.oom).toBe(500);
     expect(own.oom).toBeLessThan(500);
+  } finally {
+    await sandbox.close();
+  }
+});
+
+test('large messages of an executor are paid by the tenant of its code, two milliseconds a megabyte', async () => {
+  const accounts = createAccounts();
+  const paid: Record<string, number> = {};
+  const chargeHeavy = (account: string, usedMs: number): void => {
+    paid[account] = (paid[account] ?? 0) + usedMs;
+    accounts.chargeHeavy(account, usedMs);
+  };
+  const sandbox = await openTestSandbox({ limits: LIMITS, accounts: { ...accounts, chargeHeavy } });
+  try {
+    const large = `module.exports = async () => ({ raw: 'x'.repeat(${4 * MEGABYTE}) });`;
+    expect(endOf(await sandbox.runCode('small', inBody('return { raw: 1 };')))).toBe('ok{"raw":1}');
+    expect((await sandbox.runCode('large', large)).ok).toBe(true);
+    expect(Object.keys(paid)).toEqual(['large']);
+    // The last reads may be too few for a charge.
+    expect(paid['large']).toBeGreaterThan(7.5);
+    expect(paid['large']).toBeLessThan(9);
   } finally {
     await sandbox.close();
   }

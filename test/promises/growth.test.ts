@@ -12,7 +12,8 @@ import { createOpenedTexts, createPrefixSet } from '../../src/modules/tokens/exp
 import { scanTemplate, type Template } from '../../src/modules/tokens/expressions/template.ts';
 import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { callHead, doneHead } from '../../src/platform/sandbox/host/heads.ts';
-import { encodeFrame, frameKinds } from '../../src/platform/sandbox/protocol/frames.ts';
+import { unpaid } from '../../src/platform/sandbox/host/paced-reads.ts';
+import { createFrameReader, encodeFrame, frameKinds } from '../../src/platform/sandbox/protocol/frames.ts';
 import type { Headers } from '../../src/platform/egress/headers.ts';
 import { type Json, walkJson } from '../../src/platform/json/json.ts';
 import type { Slices } from '../../src/platform/json/slices.ts';
@@ -598,15 +599,15 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text, value }) =>
       run(frameKinds.CALL, 1, { value }, text),
-  'platform/sandbox/protocol/frames readFrames':
+  'platform/sandbox/host/paced-reads readPaced':
     (run) =>
     ({ text }) => {
       const socket = new Duplex({ read: () => {} });
-      run(
-        socket,
+      const reader = createFrameReader(
         () => {},
         () => {},
       );
+      run(socket, reader, unpaid);
       const frame = encodeFrame(frameKinds.CALL, 1, {}, text.slice(0, text.length / CHARACTERS_OF_CHUNK));
       for (let at = 0; at < frame.length; at += 1) socket.emit('data', frame.subarray(at, at + 1));
     },
@@ -656,6 +657,7 @@ const beyond: Record<string, string> = {
   'modules/proxy/rows updateProxy': 'gets a sealed route',
   'modules/proxy/code-call transformAnswer': 'reads, compares and writes in functions that are called here',
   'modules/proxy/transform transform': 'reads, compares and writes in functions that are called here',
+  'platform/sandbox/protocol/frames createFrameReader': 'reads in the work of readPaced',
   'platform/egress/fetch egressFetch': 'sends headers and bodies that functions called here have checked',
   'platform/http/assets asset': 'gets files of the server',
   'platform/http/assets sendPacked': 'reads one header, and sends a text that the server makes',

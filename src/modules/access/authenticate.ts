@@ -203,7 +203,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     const isElsewhere = ctx.accounts.heavyTenants.isElsewhere(tenant_id);
     if (!isElsewhere || publicAccess !== undefined || !(raw.socket instanceof Socket)) return undefined;
     // A client that has left has no address any more, which the heavy worker must be told.
-    return raw.socket.remoteAddress === undefined ? undefined : ctx.heavyWorker.socket;
+    return raw.socket.remoteAddress === undefined ? undefined : ctx.accounts.heavyTenants.socket;
   };
 
   const admit = (

@@ -283,12 +283,12 @@ function* slices(name: string, count: number, log: string[]): Slices<string> {
 }
 
 test('short work ends at once, without a promise', () => {
-  const accounts = createAccounts({}, clock);
+  const accounts = createAccounts({}, { clock });
   expect(accounts.runInTurns('a', slices('short', 0, []))).toBe('short');
 });
 
 test('long work of several tenants takes turns, and other work goes on between them', async () => {
-  const accounts = createAccounts({}, clock);
+  const accounts = createAccounts({}, { clock });
   const log: string[] = [];
   const works = ['a', 'a', 'a', 'b'].map((name) => accounts.runInTurns(name, slices(name, 5, log)));
   let looks = 0;
@@ -306,7 +306,7 @@ test('long work of several tenants takes turns, and other work goes on between t
 });
 
 test('after a long slice its tenant rests: other work goes on, small and long', async () => {
-  const accounts = createAccounts({}, clock);
+  const accounts = createAccounts({}, { clock });
   const log: string[] = [];
   const indivisible = function* (name: string): Slices<string> {
     clockMs += 40;
@@ -330,7 +330,7 @@ test('after a long slice its tenant rests: other work goes on, small and long', 
 });
 
 test('an account rests as long as it was charged, at most 100 ms, and its long work with it', async () => {
-  const accounts = createAccounts({}, clock);
+  const accounts = createAccounts({}, { clock });
   expect(accounts.whenPaid('a')).toBeUndefined();
   accounts.charge('a', 3);
   accounts.charge('a', 4);
@@ -350,8 +350,21 @@ test('an account rests as long as it was charged, at most 100 ms, and its long w
   expect(accounts.whenPaid('a')).toBeUndefined();
 });
 
+test('what is left of a tenant that is served elsewhere has a tenth of the loop', () => {
+  const accounts = createAccounts({}, { clock });
+  const { heavyTenants } = accounts;
+  for (const account of ['b', 'a']) heavyTenants.isElsewhere(account);
+  accounts.chargeHeavy('a', 100);
+  clockMs += 100;
+  expect(accounts.restMs('a')).toBe(0);
+  heavyTenants.socket = '/heavy.sock';
+  accounts.charge('a', 2);
+  accounts.charge('b', 2);
+  expect(['a', 'b'].map((account) => accounts.restMs(account))).toEqual([18, 2]);
+});
+
 test('a tenant has so much long work and no more, and a failure of the work ends it', async () => {
-  const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } }, clock);
+  const accounts = createAccounts({ long_work: { ofTenantMax: 2, ofTenantLeast: 2 } }, { clock });
   const works = [1, 2].map(() => accounts.runInTurns('a', slices('a', 3, [])));
   await expect(accounts.runInTurns('a', slices('a', 3, []))).rejects.toThrow(
     'The tenant has reached the limit of long work',

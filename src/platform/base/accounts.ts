@@ -1,8 +1,8 @@
 // Counts what each tenant holds of this process, and refuses more than its share. Runs long work in turns between tenants.
 // Everything that a request can make grow is reserved here first: no tenant can take what the others need.
-import { coreClock } from './core-time.ts';
-import { AppError } from './errors.ts';
-import type { Account } from './event-loop.ts';
+import { type CoreClock, coreClock } from './core-time.ts';
+import { AppError, payloadTooLarge } from './errors.ts';
+import type { Account, Operation } from './event-loop.ts';
 import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
 import type { Slices } from '../json/slices.ts';
 import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
@@ -153,13 +153,17 @@ export type Accounts = {
   /**
    * Does long work in turns (turns.ts), with other work of the process between them. Of several accounts, the one that has
    * used least of the event loop goes first. The first turn is at once: nearly all work ends in it, and needs no promise.
-   * @throws what the work throws; too_many_requests.
+   * @throws what the work throws; too_many_requests; payload_too_large where the request has used more CPU time than it may.
    */
   runInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
   /** As `runInTurns`, for the end of an operation that has stored something: it is never refused. */
   finishInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
   /** Counts time of the event loop that was used for the account. It rests as long: see `whenPaid`. */
   charge(account: Account, usedMs: number): void;
+  /** As `charge`, for bytes that an executor sends: they count as heavy work. */
+  chargeHeavy(account: Account, usedMs: number): void;
+  /** How long nothing more should be read for work of the account that is under way, in ms: at most 100. */
+  restMs(account: Account): number;
   /** Resolves when the account has rested for what it was charged; undefined where it owes nothing. */
   whenPaid(account: Account): Promise<void> | undefined;
   /** What is held and was refused so far. */
@@ -243,8 +247,28 @@ export const limitsOfWorker = (workers: number, bodyBytesMax: number): Limits =>
   );
 };
 
-/** @param clock by which work in turns is charged. */
-export const createAccounts = (changed: Limits = {}, clock = coreClock): Accounts => {
+/**
+ * A request may use so much CPU time of this process, and more for each megabyte of its body and of answers of destinations. The
+ * dearest body of a megabyte takes 0.12 s to parse and write, and the most tokens that one request may make take a second.
+ */
+const REQUEST_CPU_MS = 2_000;
+const REQUEST_CPU_MS_PER_MEGABYTE = 300;
+
+export type AccountOptions = {
+  /** By which work in turns is charged. */
+  clock?: CoreClock;
+  /** REQUEST_CPU_MS in another length, for tests. */
+  requestCpuMs?: number | undefined;
+  /** Told of a request that was ended, as it used more CPU time than it may. */
+  spent?: (operation: Operation) => void;
+};
+
+const spentSentence = `The request has reached the limit of CPU time of a request: ${REQUEST_CPU_MS / 1_000} s, and ${REQUEST_CPU_MS_PER_MEGABYTE / 1_000} s for each megabyte of its body. Send less at once.`;
+
+export const createAccounts = (
+  changed: Limits = {},
+  { clock = coreClock, requestCpuMs: cpuMs = REQUEST_CPU_MS, spent = () => undefined }: AccountOptions = {},
+): Accounts => {
   const ledgers = Object.fromEntries(
     Object.entries(accountLimits).map(([name, limit]) => [
       name,
@@ -380,21 +404,37 @@ export const createAccounts = (changed: Limits = {}, clock = coreClock): Account
     }
   };
 
+  const check = (operation: Operation | undefined): void => {
+    if (!operation || operation.usedMs <= cpuMs + (operation.bytes / MEGABYTE) * REQUEST_CPU_MS_PER_MEGABYTE) return;
+    spent(operation);
+    throw payloadTooLarge(spentSentence);
+  };
+
   const heavyTenants = createHeavyTenants(() => performance.now());
-  const { runTurns, countWaiting, charge, whenPaid } = createTurns(heavyTenants, clock);
+  const turns = createTurns(heavyTenants, clock);
+  const { runTurns, charge } = turns;
+  const budgets = createLoopBudgets((account) => reserve(account, 'waiting_requests', 1));
 
   return {
-    budgets: createLoopBudgets((account) => reserve(account, 'waiting_requests', 1)),
+    budgets,
     heavyTenants,
     reserve,
     findRefusal,
     hold: (account, name, amount) => hold(ledgers[name], account, amount),
     reserveInTime,
-    runInTurns: (account, slices) => runTurns(account, slices, reserve),
+    runInTurns: (account, slices) => runTurns(account, slices, { admit: reserve, check }),
     finishInTurns: (account, slices) =>
-      runTurns(account, slices, (...asked) => hold(ledgers['long_work'], asked[0], 1)),
+      runTurns(account, slices, {
+        admit: () => hold(ledgers['long_work'], account, 1),
+        check: () => undefined,
+      }),
     charge,
-    whenPaid,
+    chargeHeavy: (account, usedMs) => {
+      charge(account, usedMs);
+      heavyTenants.spend(account, usedMs);
+    },
+    restMs: (account) => Math.max(turns.restMs(account), budgets.restMs(account)),
+    whenPaid: turns.whenPaid,
     figures: () => ({
       limits: Object.entries(ledgers).map(([name, { limit, held, heldBy, refused }]) => ({
         name: name as LimitName,
@@ -403,7 +443,7 @@ export const createAccounts = (changed: Limits = {}, clock = coreClock): Account
         refused,
         holders: () => holdersOf(heldBy),
       })),
-      turns: countWaiting(),
+      turns: turns.countWaiting(),
     }),
     close: () => {
       isClosed = true;

@@ -24,6 +24,8 @@ export class Operation {
   #payer: string | undefined;
   #resource: string;
   #text: string | undefined;
+  #usedMs = 0;
+  #bytes = 0;
 
   /** @param account is asked when the operation is marked. @param payments what the account pays with. */
   constructor(route: string, account: () => string, resource = '', payments?: Payments) {
@@ -39,7 +41,29 @@ export class Operation {
 
   /** Its account pays for time of the event loop. */
   pay(usedMs: number): void {
+    this.#usedMs += usedMs;
     this.#payments?.spend(this.account, usedMs);
+  }
+
+  /** Time of the event loop that it has used so far. */
+  get usedMs(): number {
+    return this.#usedMs;
+  }
+
+  /** Bytes that it works on, such as those of its body. They allow it more time. */
+  get bytes(): number {
+    return this.#bytes;
+  }
+
+  addBytes(bytes: number): void {
+    this.#bytes += bytes;
+  }
+
+  /** A part of it with a limit of its own, such as a call of a run. @param bytes that the part works on. */
+  fork(bytes: number): Operation {
+    const part = new Operation(this.route, () => this.account, this.#resource, this.#payments);
+    part.addBytes(bytes);
+    return part;
   }
 
   /** Changes who pays and what is used, once they are known. */

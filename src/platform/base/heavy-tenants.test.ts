@@ -64,3 +64,16 @@ test('work spread over time makes no tenant heavy, nor does that of clients with
   }
   expect(tenants.take(true)).toEqual([]);
 });
+
+test('what a tenant began before its requests went to the heavy worker is left over', () => {
+  const { tenants, pass } = begin();
+  tenants.isElsewhere('heavy');
+  tenants.isElsewhere('other');
+  tenants.spend('heavy', HEAVY_MS);
+  expect(tenants.isLeftOver('heavy')).toBe(false);
+  tenants.socket = '/heavy.sock';
+  expect(tenants.isLeftOver('heavy')).toBe(true);
+  expect(tenants.isLeftOver('other')).toBe(false);
+  pass(HEAVY_STAY_MS);
+  expect(tenants.isLeftOver('heavy')).toBe(false);
+});

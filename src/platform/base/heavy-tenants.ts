@@ -20,12 +20,16 @@ const TENANTS_MAX = 10_000;
 type Use = { workMs: number; atMs: number; heavyUntilMs: number };
 
 export type HeavyTenants = {
+  /** Where the heavy worker listens for their requests; undefined where there is none, and within it. */
+  socket: string | undefined;
   /** Counts work in turns of the event loop. Clients without a secret key make no tenant heavy. */
   spend(account: Account, usedMs: number): void;
   /** Another process found that these tenants are heavy. */
   tell(tenant_ids: readonly string[]): void;
   /** Counts a request. @returns whether it belongs to the heavy worker: its tenant is heavy, and not alone in this process. */
   isElsewhere(account: Account): boolean;
+  /** Whether new requests of the account go to the heavy worker, so that only what began before is left here. */
+  isLeftOver(account: Account): boolean;
   /**
    * Those that this process found heavy, or still heavy, since the last call.
    * @param isHeavyWorker in which all are taken; elsewhere only those that are not alone.
@@ -55,7 +59,11 @@ export const createHeavyTenants = (monotonicMs: () => number): HeavyTenants => {
   const hasNeighbour = (account: Account, now: number): boolean =>
     now - (account === last.account ? other : last).atMs <= NEIGHBOUR_MS;
 
-  return {
+  const isHeavy = (account: Account, now: number): boolean =>
+    (uses.get(account)?.heavyUntilMs ?? -Infinity) > now && hasNeighbour(account, now);
+
+  const tenants: HeavyTenants = {
+    socket: undefined,
     spend: (account, usedMs) => {
       if (!isTenant(account)) return;
       const now = monotonicMs();
@@ -76,8 +84,9 @@ export const createHeavyTenants = (monotonicMs: () => number): HeavyTenants => {
       const now = monotonicMs();
       if (account !== last.account) [other, last] = [last, { account, atMs: now }];
       else last.atMs = now;
-      return (uses.get(account)?.heavyUntilMs ?? -Infinity) > now && hasNeighbour(account, now);
+      return isHeavy(account, now);
     },
+    isLeftOver: (account) => tenants.socket !== undefined && isHeavy(account, monotonicMs()),
     take: (isHeavyWorker) => {
       const now = monotonicMs();
       const taken = [...found].filter((tenant_id) => isHeavyWorker || hasNeighbour(tenant_id, now));
@@ -85,4 +94,5 @@ export const createHeavyTenants = (monotonicMs: () => number): HeavyTenants => {
       return taken;
     },
   };
+  return tenants;
 };

@@ -14,6 +14,12 @@ const DEBT_MS_MAX = 500;
 const CREDIT_MS_MAX = 100;
 const CREDIT_OF_ADDRESS_MS_MAX = 5;
 
+/**
+ * A run may bring its tenant so far into debt. Beyond, its next messages wait a little. Requests that wait keep the debt near zero,
+ * so that it says more than that others wait.
+ */
+const UNDER_WAY_DEBT_MS = 50;
+
 /** How long a request waits. Beyond, its client is told when to come back. */
 export const BUDGET_WAIT_MS_MAX = 5_000;
 
@@ -62,6 +68,8 @@ export type LoopBudgets = {
    * @throws too_many_requests, also after BUDGET_WAIT_MS_MAX, and where the client has gone.
    */
   enter(account: Account, signal?: () => AbortSignal): Promise<void> | undefined;
+  /** How long nothing more should be read for work that is under way, in ms, at most LOOK_MS. */
+  restMs(account: Account): number;
   /** The longest callback of each account since the last call, in ms. */
   takeLongest(): Map<Account, number>;
 };
@@ -193,6 +201,12 @@ export const createLoopBudgets = (reserve: (account: Account) => { release(): vo
       if (budget.debtMs > 0 || budget.waiting.size > 0) return wait(budget, signal?.());
       begin(budget);
       return undefined;
+    },
+    restMs: (account) => {
+      const budget = budgets.get(account);
+      if (!budget) return 0;
+      const share = refill(budget, performance.now());
+      return Math.min(LOOK_MS, Math.max(0, budget.debtMs - UNDER_WAY_DEBT_MS) / share);
     },
     takeLongest: () => {
       const longest = new Map<Account, number>();

@@ -75,6 +75,7 @@ export const startExchange = (
     account: () => account,
     take: (piece) => {
       mark(operation);
+      operation?.addBytes(piece.byteLength);
       if (!isEnded) queue.push(piece);
     },
     pause: () => setInDebt(true),

@@ -48,6 +48,7 @@ export const meterBodies = (
     /** What arrives after the headers is read as part of the operation. */
     #take(piece: Uint8Array | null): boolean {
       const operation = operationOf.get(this);
+      if (piece) operation?.addBytes(piece.byteLength);
       return operation ? within(operation, () => super.push(piece)) : super.push(piece);
     }
 

@@ -66,8 +66,6 @@ export type Platform = {
   readonly migrations: MigrationResult;
   /** On after a signal: load balancers and clients are told to leave, and requests are served until they have. */
   readonly draining: { isOn: boolean };
-  /** Where the heavy worker listens for requests of tenants with heavy work; undefined where there is none, and within it. */
-  readonly heavyWorker: { socket: string | undefined };
   /** Registers what must be closed before the services are. Closed in reverse order. */
   readonly onClose: (close: () => Promise<void>) => void;
   close(): Promise<void>;

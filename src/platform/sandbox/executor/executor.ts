@@ -5,7 +5,7 @@ import { Socket } from 'node:net';
 import { getPriority, setPriority } from 'node:os';
 import { closeSlot, openSlot, prepareSlot } from './isolate-slots.ts';
 import { type Loaded, type Run, type RunLimits, type RunOutlet, sharedSlot, startRun } from './runs.ts';
-import { encodeFrame, type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
+import { createFrameReader, encodeFrame, type Frame, frameKinds } from '../protocol/frames.ts';
 
 /** The inherited end of the socketpair. */
 const SOCKET_DESCRIPTOR = 3;
@@ -57,7 +57,8 @@ const unload = (key: string): void => {
   slot?.then(closeSlot, () => undefined);
 };
 
-const receive = ({ kind, id, head, body }: Frame): void => {
+const receive = ({ kind, id, head, body: bytes }: Frame): void => {
+  const body = bytes.toString();
   const fields = JSON.parse(head) as Head;
   switch (kind) {
     case frameKinds.LOAD:
@@ -115,5 +116,6 @@ socket.on('error', () => process.exit(0));
 if (forbiddenPath !== undefined) testWall(forbiddenPath);
 giveUpRoot();
 await prepareSlot(memoryMb as number);
-readFrames(socket, receive, () => process.exit(71));
+const reader = createFrameReader(receive, () => process.exit(71));
+socket.on('data', (chunk) => reader.push(chunk));
 send(encodeFrame(frameKinds.READY, 0, {}));

@@ -6,9 +6,10 @@ import { getPriority } from 'node:os';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { mayRaisePriority, NICENESS_MAX, setNiceness } from '../../base/priority.ts';
-import { type Frame, frameKinds, readFrames } from '../protocol/frames.ts';
+import { createFrameReader, type Frame, frameKinds } from '../protocol/frames.ts';
 import type { WallKind } from '../protocol/sandbox.ts';
 import { NICENESS_MORE } from './launcher.ts';
+import { type Pace, readPaced, unpaid } from './paced-reads.ts';
 import type { Ending, Spawner } from './spawner.ts';
 import { packageDirectory, type Program, wallCommand } from './wall.ts';
 
@@ -65,8 +66,8 @@ export type ExecutorOptions = {
   isSpare: boolean;
   /** Called when the process exists. @param hurry gives it its usual priority before it is ready: a run waits for it. */
   spawned?: ((hurry: () => void) => void) | undefined;
-  /** Called before what it has sent is read. */
-  reading?: () => void;
+  /** Without it, what it sends is read at once. */
+  pace?: Pace;
   /** Called with each frame. Its head is not validated yet. */
   received: (frame: Frame) => void;
   /** Called for input that is not a frame. */
@@ -147,7 +148,7 @@ export const startExecutor = async ({
   memoryMb,
   isSpare,
   spawned,
-  reading,
+  pace = unpaid,
   received,
   broken,
 }: ExecutorOptions): Promise<Executor> => {
@@ -180,8 +181,7 @@ export const startExecutor = async ({
       child.ready();
       resolve();
     };
-    if (reading) socket.on('data', reading);
-    readFrames(socket, onFrame, broken);
+    readPaced(socket, createFrameReader(onFrame, broken), pace);
   });
 
   const pid = innermost(child.pid);

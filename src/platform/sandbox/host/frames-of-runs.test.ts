@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { ProtocolError } from '../protocol/frames.ts';
 import { runAtOnce, type Slices } from '../../json/slices.ts';
-import { parseBodyInSlices } from './heads.ts';
+import { parseBodyInSlices as parseBytesInSlices } from './heads.ts';
 import { charged, CpuSpent, type Run } from './run.ts';
 
 const slicesOf = <T>(work: Slices<T>): { slices: number; value: T } => {
@@ -11,6 +11,8 @@ const slicesOf = <T>(work: Slices<T>): { slices: number; value: T } => {
     if (step.done) return { slices, value: step.value };
   }
 };
+
+const parseBodyInSlices = (text: string) => parseBytesInSlices(Buffer.from(text));
 
 const filler = (bytes: number): string => '"x",'.repeat(bytes / 4);
 

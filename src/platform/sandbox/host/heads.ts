@@ -1,4 +1,5 @@
 // Validates executor messages as untrusted input: an executor may have been taken over by the code that it runs.
+import { isUtf8 } from 'node:buffer';
 import { z } from 'zod';
 import { JsonSyntaxError, parseInSlices } from '../../json/json-parser.ts';
 import { runAtOnce, type Slices } from '../../json/slices.ts';
@@ -99,23 +100,34 @@ export type ParsedBody = { value: unknown } | { problem: string };
 
 const tooMany = (valuesMax: number): ParsedBody => ({ problem: `must not hold more than ${valuesMax} values` });
 
-/** Parses a text of the executor. @throws ProtocolError for a text that is not JSON. */
-export function* parseBodyInSlices(text: string, valuesMax = VALUES_MAX): Slices<ParsedBody> {
+const parseAtOnce = (text: string, valuesMax: number): ParsedBody => {
+  // A text that is short enough cannot have too many.
+  if (text.length >= 2 * valuesMax && countValues(text) > valuesMax) return tooMany(valuesMax);
+  const value: unknown = JSON.parse(text);
+  const problem = shapeProblem(value);
+  return problem === undefined ? { value } : { problem };
+};
+
+function* parseTextInSlices(text: string, valuesMax: number): Slices<ParsedBody> {
+  const { value, findings } = yield* parseInSlices(text, { valuesMax });
+  if (findings.values) return tooMany(valuesMax);
+  // Code may nest deeper than clients. The exact check runs only if the lower limit is exceeded.
+  const problem = findings.prototype?.sentence ?? (findings.depth && shapeProblem(value));
+  return problem === undefined ? { value } : { problem };
+}
+
+/** Parses bytes of the executor, once. Before, they are no text. @throws ProtocolError where they are not JSON in UTF-8. */
+export function* parseBodyInSlices(bytes: Buffer, valuesMax = VALUES_MAX): Slices<ParsedBody> {
   try {
-    if (text.length <= PARSED_AT_ONCE) {
-      // A text that is short enough cannot have too many.
-      if (text.length >= 2 * valuesMax && countValues(text) > valuesMax) return tooMany(valuesMax);
-      const value: unknown = JSON.parse(text);
-      const problem = shapeProblem(value);
-      return problem === undefined ? { value } : { problem };
-    }
-    // Large texts of several runs are parsed in turn.
+    if (bytes.length <= PARSED_AT_ONCE) return parseAtOnce(bytes.toString(), valuesMax);
+    // Large bodies of several runs are parsed in turn.
     yield;
-    const { value, findings } = yield* parseInSlices(text, { valuesMax });
-    if (findings.values) return tooMany(valuesMax);
-    // Code may nest deeper than clients. The exact check runs only if the lower limit is exceeded.
-    const problem = findings.prototype?.sentence ?? (findings.depth && shapeProblem(value));
-    return problem === undefined ? { value } : { problem };
+    // Bytes that are no UTF-8 take seven times as long: 30 ms for the largest body.
+    if (!isUtf8(bytes)) throw new ProtocolError('a text is not UTF-8');
+    yield;
+    const text = bytes.toString();
+    yield;
+    return yield* parseTextInSlices(text, valuesMax);
   } catch (error) {
     if (error instanceof SyntaxError || error instanceof JsonSyntaxError) throw new ProtocolError('a text is not JSON');
     throw error;
@@ -124,7 +136,7 @@ export function* parseBodyInSlices(text: string, valuesMax = VALUES_MAX): Slices
 
 /** Validates a head. @throws ProtocolError if it does not match the schema. */
 export const parseHead = <T>(schema: z.ZodType<T>, text: string): T => {
-  const body = runAtOnce(parseBodyInSlices(text));
+  const body = runAtOnce(parseBodyInSlices(Buffer.from(text)));
   const parsed = 'value' in body ? schema.safeParse(body.value) : undefined;
   if (!parsed?.success) throw new ProtocolError('a head is not valid');
   return parsed.data;

@@ -3,6 +3,7 @@
 import { availableParallelism } from 'node:os';
 import { type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
 import { ExecutorStartError, startExecutor } from './executor-process.ts';
+import { type Pace, unpaid } from './paced-reads.ts';
 import { createSpawner, type Ending } from './spawner.ts';
 import { encodeFrame, type Frame, frameKinds } from '../protocol/frames.ts';
 import type { Wall, WallKind } from '../protocol/sandbox.ts';
@@ -150,8 +151,8 @@ export type PoolOptions<Run> = {
   memoryTotalMb: number;
   executorPath?: string | undefined;
   report(event: PoolEvent): void;
-  /** Called before what an executor has sent is read. */
-  reading?(lease: Lease<Run>): void;
+  /** Who pays for what an executor sends. */
+  paceOf?(lease: Lease<Run>): Pace;
   received(lease: Lease<Run>, frame: Frame): void;
   broken(lease: Lease<Run>, error: Error): void;
   ended(lease: Lease<Run>, ending: Ending): void;
@@ -216,6 +217,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
 
   const open = async (kind: WallKind, isSpare = false, spawned?: (hurry: () => void) => void): Promise<Lease<Run>> => {
     let lease: Lease<Run> | undefined;
+    let pace = unpaid;
     const executor = await startExecutor({
       spawner,
       wallKind: kind,
@@ -224,12 +226,17 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
       memoryMb,
       isSpare,
       spawned,
-      reading: () => lease && options.reading?.(lease),
+      pace: {
+        begin: () => pace.begin(),
+        charge: (usedMs) => pace.charge(usedMs),
+        restMs: () => pace.restMs(),
+      },
       received: (frame) => lease && options.received(lease, frame),
       broken: (error) => lease && options.broken(lease, error),
     });
     const opened = newLease<Run>(executor);
     lease = opened;
+    pace = options.paceOf?.(opened) ?? unpaid;
     void executor.ended.then((ending) => {
       leases.delete(opened);
       options.ended(opened, ending);

@@ -1,6 +1,6 @@
 // The state of a run in the server, from admission to outcome.
 import type { Accounts } from '../../base/accounts.ts';
-import { coreClock } from '../../core-time.ts';
+import { coreClock } from '../../base/core-time.ts';
 import {
   callHead,
   type FaultHead,
@@ -44,6 +44,9 @@ const textOfFault = (error: unknown): string =>
       : { code: 'INTERNAL', message: 'The call failed.' },
   );
 
+/** A refusal of the parser's turns: the sentence is public. */
+const toFault = ({ code, message, status }: AppError): CallFault => new CallFault(code.toUpperCase(), message, status);
+
 type CallOptions = {
   accounts: Pick<Accounts, 'runInTurns' | 'finishInTurns'>;
   /** Of the body of a service call, as of a request to the API. */
@@ -54,7 +57,7 @@ type CallOptions = {
 
 export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptions) => {
   /** Parses what is sent: at once, or in slices if it is large. @throws CallFault; ProtocolError; CpuSpent; too_many_requests. */
-  const parse = (run: Run, kind: string, body: string): ParsedBody | Promise<ParsedBody> => {
+  const parse = (run: Run, kind: string, body: Buffer): ParsedBody | Promise<ParsedBody> => {
     const isApi = kind !== 'fetch' && kind !== 'svc:proxy';
     if (isApi && body.length > callBytesMax + BESIDE_BODY_BYTES)
       throw new CallFault('PAYLOAD_TOO_LARGE', `What is sent must be at most ${callBytesMax} bytes.`, 413);
@@ -97,6 +100,7 @@ export const createCalls = ({ accounts, callBytesMax, violate, stop }: CallOptio
       } catch (error) {
         if (error instanceof ProtocolError) violate(lease, error.message);
         if (error instanceof CpuSpent) stop(run, { code: 'TIMEOUT_CPU' });
+        if (error instanceof AppError) return [false, () => textOfFault(toFault(error))];
         return [false, () => textOfFault(error)];
       }
     };
@@ -130,7 +134,7 @@ const resultOf = (ok: boolean, bytes: number, parsed: ParsedBody): Result => {
 
 export const createResults = ({ accounts, outputBytesMax }: ResultOptions) => ({
   /** For small bodies. @throws ProtocolError. */
-  parse: (run: Run, ok: boolean, body: string): Result => {
+  parse: (run: Run, ok: boolean, body: Buffer): Result => {
     if (run.isCheck && ok) return { value: undefined, bytes: 0 };
     try {
       return resultOf(ok, body.length, runAtOnce(charged(run, parseBodyInSlices(body))));
@@ -140,14 +144,15 @@ export const createResults = ({ accounts, outputBytesMax }: ResultOptions) => ({
     }
   },
   /** The run has left its executor, which goes on with others. @throws ProtocolError. */
-  parseInTurns: async (run: Run, ok: boolean, body: string): Promise<Result> => {
-    const bytes = Buffer.byteLength(body);
+  parseInTurns: async (run: Run, ok: boolean, body: Buffer): Promise<Result> => {
+    const bytes = body.length;
     if (ok && bytes > outputBytesMax) return { code: 'OUTPUT_TOO_LARGE' };
     try {
       run.job.reserveBytes?.(bytes);
       return resultOf(ok, bytes, await accounts.runInTurns(accountOf(run.job), charged(run, parseBodyInSlices(body))));
     } catch (error) {
       if (error instanceof CpuSpent) return { code: 'TIMEOUT_CPU' };
+      if (error instanceof AppError && error.code === 'payload_too_large') return { code: 'TIMEOUT_CPU' };
       if (error instanceof AppError) return busy(error.code === 'too_many_requests' ? 'tenant' : 'all');
       throw error;
     }

@@ -1,10 +1,11 @@
 // Runs code of tenants in executor processes: admission, placement, results, retries, and the end of executors.
 // Validates messages of executors as untrusted input; the owner of a run is never read from them.
-import type { Accounts } from '../../base/accounts.ts';
-import { findOperation, mark, within } from '../../base/event-loop.ts';
+import type { Account, Accounts } from '../../base/accounts.ts';
+import { findOperation, mark, type Operation, within } from '../../base/event-loop.ts';
 import { encodeFrame, type Frame, frameKinds, ProtocolError } from '../protocol/frames.ts';
 import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
 import type { DeathReason, Lease } from './lease.ts';
+import type { Pace } from './paced-reads.ts';
 import { createPool, type PoolEvent } from './pool.ts';
 import { accountOf, busy, createCalls, createResults, finish, nameOf, noReport, type Result, type Run } from './run.ts';
 import { createQueue } from './run-queue.ts';
@@ -66,7 +67,7 @@ export type SandboxOptions = {
   memoryTotalMb: number;
   /** Of the body of a service call. */
   callBytesMax: number;
-  accounts: Pick<Accounts, 'reserve' | 'runInTurns' | 'finishInTurns'>;
+  accounts: Pick<Accounts, 'reserve' | 'runInTurns' | 'finishInTurns' | 'chargeHeavy' | 'restMs'>;
   executorPath?: string;
   /** Receives events for the operator, which never hold a value. */
   report: (event: SandboxEvent) => void;
@@ -124,14 +125,45 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const pool = createPool<Run>({
     ...options,
     memoryMb: limits.memoryMb,
-    // All its runs are of one application, so any of them has the account that pays.
-    reading: ({ runs: [first] }) => mark(first?.[1].operation),
+    paceOf: (lease) => paceOf(lease),
     received: (lease, frame) => receive(lease, frame),
     broken: (lease, { message }) => violate(lease, message),
     ended: (lease, ending) => onExecutorExit(lease, ending),
     changed: () => place(),
   });
   const queue = createQueue(pool);
+
+  /** All runs of an executor are of one application, so any of them has the account that pays. */
+  const paceOf = (lease: Lease<Run>): Pace => {
+    const findAccount = (): Account | undefined => {
+      const [first] = lease.runs;
+      return first ? accountOf(first[1].job) : lease.owner?.tenant_id;
+    };
+    // Apart from the request that has the first run: it has no more time where executors send much.
+    let operation: Operation | undefined;
+    let reading: Operation | undefined;
+    return {
+      begin: () => {
+        const [first] = lease.runs;
+        if (operation !== first?.[1].operation) {
+          operation = first?.[1].operation;
+          reading = operation?.fork(0);
+        }
+        mark(reading);
+      },
+      charge: (usedMs) => {
+        const account = findAccount();
+        if (account !== undefined) accounts.chargeHeavy(account, usedMs);
+      },
+      restMs: () => {
+        const account = findAccount();
+        const now = performance.now();
+        // A run whose time is over has RUN_KILL_MS to say so.
+        if (account === undefined || [...lease.runs.values()].some(({ endsAtMs }) => endsAtMs <= now)) return 0;
+        return accounts.restMs(account);
+      },
+    };
+  };
 
   const results = createResults({ accounts, outputBytesMax: limits.outputBytesMax });
 
@@ -262,8 +294,10 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
     try {
       const run = lease.runs.get(frame.id);
       if (!run) throw new ProtocolError('a frame names no run of this executor');
-      if (frame.kind === frameKinds.DONE) within(run.operation, () => done(lease, run, frame));
-      else if (frame.kind === frameKinds.CALL) within(run.operation, () => call(lease, run, frame));
+      // A run may make many calls: each has the time of a request.
+      const operation = run.operation?.fork(frame.body.length);
+      if (frame.kind === frameKinds.DONE) within(operation, () => done(lease, run, frame));
+      else if (frame.kind === frameKinds.CALL) within(operation, () => call(lease, run, frame));
       else throw new ProtocolError('a frame has a kind that executors do not send');
     } catch (error) {
       violate(lease, error instanceof ProtocolError ? error.message : 'a frame could not be read');

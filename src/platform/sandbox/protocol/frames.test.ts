@@ -1,19 +1,15 @@
 // Reads frames from pieces of any size, and nothing after a broken one.
-import type { Socket } from 'node:net';
-import { PassThrough } from 'node:stream';
 import { expect, test } from 'vitest';
-import { encodeFrame, type Frame, frameKinds, readFrames } from './frames.ts';
+import { createFrameReader, encodeFrame, type Frame, frameKinds } from './frames.ts';
 
 const listen = () => {
-  const stream = new PassThrough();
-  const frames: Frame[] = [];
+  const frames: (Omit<Frame, 'body'> & { body: string })[] = [];
   const errors: string[] = [];
-  readFrames(
-    stream as unknown as Socket,
-    (frame) => frames.push(frame),
+  const reader = createFrameReader(
+    (frame) => frames.push({ ...frame, body: frame.body.toString() }),
     (error) => errors.push(error.message),
   );
-  return { stream, frames, errors };
+  return { reader, frames, errors };
 };
 
 const sent = [
@@ -24,8 +20,8 @@ const sent = [
 const bytes = Buffer.concat(sent);
 
 test.each([1, 3, 4, 5, 64, 4_096, bytes.length])('reads frames that arrive in pieces of %d bytes', (size) => {
-  const { stream, frames, errors } = listen();
-  for (let at = 0; at < bytes.length; at += size) stream.write(bytes.subarray(at, at + size));
+  const { reader, frames, errors } = listen();
+  for (let at = 0; at < bytes.length; at += size) reader.push(bytes.subarray(at, at + size));
   expect(frames).toEqual([
     { kind: frameKinds.CALL, id: 7, head: '{"kind":"fetch"}', body: 'body' },
     { kind: frameKinds.DONE, id: 8, head: '{}', body: 'é'.repeat(3_000) },
@@ -38,9 +34,17 @@ test.each([
   ['a length that is too small', [8, 0, 0, 0]],
   ['a length that is too large', [1, 0, 128, 0]],
 ])('nothing is read after %s', (_, length) => {
-  const { stream, frames, errors } = listen();
-  stream.write(Buffer.concat([sent[0] as Buffer, Buffer.from(length), bytes]));
-  stream.write(bytes);
+  const { reader, frames, errors } = listen();
+  reader.push(Buffer.concat([sent[0] as Buffer, Buffer.from(length), bytes]));
+  reader.push(bytes);
   expect(frames).toHaveLength(1);
   expect(errors).toEqual(['a frame has an invalid size']);
+});
+
+test('parts of a large frame are told from small ones', () => {
+  const { reader, frames } = listen();
+  const large = encodeFrame(frameKinds.CALL, 7, {}, 'x'.repeat(100_000));
+  const parts = [bytes, large.subarray(0, 50_000), large.subarray(50_000), bytes];
+  expect(parts.map((part) => reader.push(part))).toEqual([false, true, true, false]);
+  expect(frames).toHaveLength(2 * sent.length + 1);
 });

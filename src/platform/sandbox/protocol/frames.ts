@@ -1,6 +1,5 @@
 // Encodes and decodes the frames between the server and its executors. Checks sizes before it allocates; heads.ts parses
 // the content.
-import type { Socket } from 'node:net';
 
 /** Largest frame: 5 MB of JSON or of a fetched body in base64, and what surrounds it. */
 const FRAME_BYTES_MAX = 8 * 1024 * 1024;
@@ -36,8 +35,8 @@ export const frameKinds = {
 
 export type FrameKind = (typeof frameKinds)[keyof typeof frameKinds];
 
-/** A frame: kind, id of the run, a small JSON head, and a body that is passed on unchanged. */
-export type Frame = { kind: number; id: number; head: string; body: string };
+/** A frame: kind, id of the run, a small JSON head, and the bytes of a body, which is megabytes at most. */
+export type Frame = { kind: number; id: number; head: string; body: Buffer };
 
 export const encodeFrame = (kind: FrameKind, id: number, head: object, body = ''): Buffer => {
   const headText = JSON.stringify(head);
@@ -67,16 +66,26 @@ const parse = (bytes: Buffer): Frame => {
     id: bytes.readUInt32LE(4),
     kind: bytes.readUInt8(8),
     head: bytes.toString('utf8', LENGTH_BYTES + PREFIX_BYTES, bodyAt),
-    body: bytes.toString('utf8', bodyAt),
+    body: bytes.subarray(bodyAt),
   };
 };
 
-/**
- * Reads frames from a socket until it ends. Copies what arrives into the frame: a list of chunks would take 100 bytes for each,
- * and an executor may send single bytes.
- * @param failed called with the first broken frame; nothing is read after it.
- */
-export const readFrames = (socket: Socket, received: (frame: Frame) => void, failed: (error: Error) => void): void => {
+/** A frame of more is large: it is read in several turns of the event loop. */
+const SMALL_FRAME_BYTES = 65_536;
+
+export type FrameReader = {
+  /**
+   * Takes what has arrived. Copies it into the frame: a list of chunks would take 100 bytes for each, and an executor may send
+   * single bytes. @returns whether a part of it belongs to a large frame.
+   */
+  push(chunk: Uint8Array): boolean;
+};
+
+/** @param failed called with the first broken frame; nothing is read after it. */
+export const createFrameReader = (
+  received: (frame: Frame) => void,
+  failed: (error: Error) => void,
+): FrameReader => {
   /** The length of the next frame, then the whole frame. */
   let wanted = Buffer.alloc(LENGTH_BYTES);
   let filled = 0;
@@ -96,19 +105,25 @@ export const readFrames = (socket: Socket, received: (frame: Frame) => void, fai
     wanted = frame;
   };
 
-  socket.on('data', (chunk: Buffer) => {
-    try {
-      for (let at = 0; at < chunk.length && !isBroken;) {
-        const copied = chunk.copy(wanted, filled, at);
-        at += copied;
-        filled += copied;
-        if (filled === wanted.length) complete();
+  return {
+    push: (chunk) => {
+      let isLarge = false;
+      try {
+        for (let at = 0; at < chunk.length && !isBroken;) {
+          const part = chunk.subarray(at, at + wanted.length - filled);
+          wanted.set(part, filled);
+          at += part.length;
+          filled += part.length;
+          isLarge ||= wanted.length > SMALL_FRAME_BYTES;
+          if (filled === wanted.length) complete();
+        }
+      } catch (error) {
+        isBroken = true;
+        failed(error as Error);
       }
-    } catch (error) {
-      isBroken = true;
-      failed(error as Error);
-    }
-  });
+      return isLarge;
+    },
+  };
 };
 
 /** Length of the error message of code that its author may see: 4 KB. */

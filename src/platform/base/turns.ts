@@ -76,8 +76,7 @@ export const createTurns = (heavyTenants: Pick<HeavyTenants, 'spend' | 'isLeftOv
     schedule();
   };
 
-  const restMs = (account: Account): number =>
-    Math.max(0, (lines.get(account)?.restUntilMs ?? 0) - performance.now());
+  const restMs = (account: Account): number => Math.max(0, (lines.get(account)?.restUntilMs ?? 0) - performance.now());
 
   const whenPaid = (account: Account): Promise<void> | undefined => {
     const rest = restMs(account);

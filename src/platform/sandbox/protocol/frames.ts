@@ -82,10 +82,7 @@ export type FrameReader = {
 };
 
 /** @param failed called with the first broken frame; nothing is read after it. */
-export const createFrameReader = (
-  received: (frame: Frame) => void,
-  failed: (error: Error) => void,
-): FrameReader => {
+export const createFrameReader = (received: (frame: Frame) => void, failed: (error: Error) => void): FrameReader => {
   /** The length of the next frame, then the whole frame. */
   let wanted = Buffer.alloc(LENGTH_BYTES);
   let filled = 0;

@@ -279,7 +279,7 @@ test('executors have less priority than the server, and go before it where memor
   }
 });
 
-test('large messages of an executor are paid by the tenant of its code, two milliseconds a megabyte', async () => {
+test('large messages of an executor are paid by its tenant: two milliseconds a megabyte', async () => {
   const accounts = createAccounts();
   const paid: Record<string, number> = {};
   const chargeHeavy = (account: string, usedMs: number): void => {

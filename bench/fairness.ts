@@ -22,13 +22,14 @@ const scriptPath = (name: string): string => fileURLToPath(new URL(name, import.
 
 const METRICS_TOKEN = 'of-the-bench-'.repeat(4);
 const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 5);
-/** Of one measurement. Where requests are few it takes longer: a p99 needs some samples above it. */
+/** Of one measurement. Where requests are few it takes longer, as a p99 needs samples above it. A round of a row takes a minute. */
 const SECONDS_LEAST = 8;
+const SECONDS_MOST = 10;
 const SAMPLES_LEAST = 2_000;
 /** Until the bad tenant does what it does. */
 const SETTLE_MS = 5_000;
 /** Until the server's memory is read again after the bad tenant has gone. */
-const REST_MS = 20_000;
+const REST_MS = 18_000;
 /** Less than this cannot be told from what the database does of itself. */
 const CORES_LEAST = 0.02;
 const CAPACITY_SHARE = 0.2;
@@ -68,7 +69,7 @@ const paced = async (
   server: RunningServer,
   { method, path, headers, body }: Asked,
   rate: number,
-  seconds = Math.max(SECONDS_LEAST, SAMPLES_LEAST / rate),
+  seconds = Math.min(SECONDS_MOST, Math.max(SECONDS_LEAST, SAMPLES_LEAST / rate)),
 ): Promise<Paced> => {
   const url = `${server.credentials.base_url}${path}`;
   const args = [

@@ -7,7 +7,7 @@ import { dirname, join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions } from 'esbuild';
 import { writePythonApi } from '../sdk/python/generate.ts';
-import { writeNodeApi } from './node/generate.ts';
+import { writeNodeApi } from './node-api.ts';
 
 const packages = dirname(fileURLToPath(import.meta.url));
 const here = join(packages, 'fields');

@@ -4,7 +4,7 @@ import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { writeNodeApi } from '../../packages/node/generate.ts';
+import { writeNodeApi } from '../../packages/node-api.ts';
 import { writePythonApi } from '../../sdk/python/generate.ts';
 import { root } from '../support/process.ts';
 

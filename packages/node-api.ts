@@ -1,5 +1,5 @@
 // Writes the types and the operations of the client for Node from the OpenAPI document.
-import { type Document, type Operation, readOperations, refName, type Schema } from '../operations.ts';
+import { type Document, type Operation, readOperations, refName, type Schema } from './operations.ts';
 
 const isName = (name: string): boolean => /^[A-Za-z_]\w*$/.test(name);
 const quote = (value: unknown): string => `'${String(value).replaceAll(/['\\]/g, '\\$&')}'`;
@@ -82,7 +82,7 @@ export const writeNodeApi = (document: Document): string => {
   const types = Object.entries<Schema>(document.components['schemas'] ?? {}).map(
     ([name, schema]) => `${comment(schema, '')}export type ${name} = ${writeType(schema)};\n`,
   );
-  return `// Generated from openapi/openapi.json by packages/node/generate.ts.
+  return `// Generated from openapi/openapi.json by packages/node-api.ts.
 ${types.join('\n')}
 /** What each operation takes and answers. */
 export type Operations = {

@@ -227,7 +227,7 @@ describe('a request', () => {
     const piece = fc.oneof(awkward, fc.constantFrom('{', '{ {', '%7b', '\\u007b', '--b\r\n\r\n'));
     const any = fc
       .array(piece)
-      .map((pieces) => pieces.join('').replace(/(?:\{|%7b|\\u007b)(?=\0?(?:\{|%7b|\\u007b))/gi, ''));
+      .map((pieces) => pieces.join('').replace(/(?:\{|%7b|\\u007b)(?=\0*(?:\{|%7b|\\u007b))/gi, ''));
     fc.assert(
       fc.property(any, types, (text, type) => {
         const all: Headers = type === undefined ? [] : [['content-type', type]];

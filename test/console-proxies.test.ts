@@ -278,6 +278,18 @@ describe('A preview', () => {
     expect(textOf(text)).toContain('"a": "XXXX"');
   });
 
+  test('shows what a mask of its own leaves, and hides what a default would stand for', async () => {
+    const json = { type: 'token', data: 'ACCOUNT-7788', mask: '{{ data | reveal_last: 4 }}' };
+    const { id } = (await server.request('POST', '/tokens', { json })).body;
+    const body = `{ "own": "{{ ${id} }}", "none": "{{ ${generic} | default: 'another' }}" }`;
+    const { text } = await press(proxy, 'preview', { body });
+    expect(textOf(text)).toContain('"own": "XXXXXXX-7788"');
+    expect(textOf(text)).toContain('"none": "XXXX"');
+    expect(text).not.toContain('ACCOUNT');
+    const nameless = await press(proxy, 'preview', { body: '{ "a": "{{token:}}" }' });
+    expect([nameless.status, textOf(nameless.text).includes('No token has this id')]).toEqual([200, true]);
+  });
+
   test('says what the destination, the proxy and its code would do', async () => {
     const literal = await makeProxy(server, {
       destination_url: url,

@@ -52,6 +52,17 @@ describe('rules', () => {
     ]);
   });
 
+  test('of a search read what they find, and count as reading', () => {
+    const search = (transform: string) =>
+      summarizeRights(rights({ rules: [rule({ container: '/', transform, permissions: ['token:search'] })] }));
+    expect(search('reveal').can).toEqual(['search all tokens, and read the values of those found']);
+    expect(search('reveal').cannot.join()).not.toMatch(/read a token|read the value/);
+    expect(search('mask').cannot[0]).toBe('read the value of a token');
+    expect(summarizeRights(rights({ permissions: ['token:search'] })).cannot.join()).not.toMatch(
+      /read a token|read the value/,
+    );
+  });
+
   test('that mask leave no value, and say so', () => {
     const summary = summarizeRights(rights({ rules: [rule({ container: '/pci/', transform: 'mask' })] }));
     expect(summary.cannot[0]).toBe('read the value of a token');

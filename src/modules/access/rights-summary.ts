@@ -69,6 +69,14 @@ const readWords: Record<Transform, (tokens: string) => string> = {
   default: (tokens) => `read the masks of ${tokens}, and the values of those without a mask`,
 };
 
+/** A search answers with the tokens that it finds, as its own grant shows them. */
+const searchWords: Record<Transform, (tokens: string) => string> = {
+  reveal: (tokens) => `search ${tokens}, and read the values of those found`,
+  mask: (tokens) => `search ${tokens}, and read the masks of those found`,
+  redact: (tokens) => `search ${tokens}, without value and mask`,
+  default: (tokens) => `search ${tokens}, and read the masks of those found, and the values of those without a mask`,
+};
+
 const useWords: Record<Transform, (tokens: string) => string> = {
   reveal: (tokens) => `use the values of ${tokens} in reactors and through proxies`,
   mask: (tokens) => `use the masks of ${tokens} in reactors and through proxies`,
@@ -85,7 +93,7 @@ const simple =
 const ofTokens: readonly [Permission, (grant: Grant) => string][] = [
   ['token:create', ({ tokens }) => simple('store')(tokens)],
   ['token:read', ({ tokens, transform }) => readWords[transform](tokens)],
-  ['token:search', ({ tokens }) => simple('search')(tokens)],
+  ['token:search', ({ tokens, transform }) => searchWords[transform](tokens)],
   ['token:use', ({ tokens, transform }) => useWords[transform](tokens)],
   ['token:update', ({ tokens }) => simple('change')(tokens)],
   ['token:delete', ({ tokens }) => simple('delete')(tokens)],
@@ -135,7 +143,7 @@ const CODE_RIGHTS: readonly Permission[] = ['reactor:update', 'proxy:update'];
 
 const cannotOf = (rights: Rights, grants: ReadonlyMap<Permission, Grant[]>): string[] => {
   const isMissing = (permission: Permission): boolean => grants.get(permission)?.length === 0;
-  const reads = grants.get('token:read') ?? [];
+  const reads = [...(grants.get('token:read') ?? []), ...(grants.get('token:search') ?? [])];
   const changes = (
     [
       ['token:create', 'store'],

@@ -163,7 +163,7 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     const grace_seconds = readGrace(submission.field);
     const form = formOf(key);
     if (grace_seconds === undefined) {
-      const above = problemsNotice(NOT_REPLACED, ['The form does not say when the key of now ends.']);
+      const above = problemsNotice(NOT_REPLACED, ['The form does not say when the current key ends.']);
       return { status: 400, page: keyPage(submission, application, key, form, above) };
     }
     const url = `/applications/${application.id}/keys`;

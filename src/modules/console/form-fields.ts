@@ -83,7 +83,7 @@ const graces = [
   [86_400, 'in a day'],
 ] as const;
 
-export const graceField = html`<label>The key of now ends<select name="grace_seconds">${graces.map(([seconds, label]) => html`<option value="${seconds}">${label}</option>`)}</select></label>`;
+export const graceField = html`<label>The current key ends<select name="grace_seconds">${graces.map(([seconds, label]) => html`<option value="${seconds}">${label}</option>`)}</select></label>`;
 
 /** Undefined where the form does not say it. */
 export const readGrace = (field: (name: string) => string): number | undefined =>

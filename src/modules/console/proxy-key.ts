@@ -47,7 +47,7 @@ export const proxyKeyPages = (console: Console): void => {
     const id = idOf(submission, 'proxy');
     const grace_seconds = readGrace(submission.field);
     if (grace_seconds === undefined)
-      return { status: 400, page: failedPage(submission, id, ['The form does not say when the key of now ends.']) };
+      return { status: 400, page: failedPage(submission, id, ['The form does not say when the current key ends.']) };
     const answer = await submission.api({
       method: 'POST',
       url: `/proxies/${id}/rotate-key`,

@@ -14,12 +14,14 @@ import type { Proxy } from './proxy-record.ts';
 import type { ReadRequest } from './proxy-request.ts';
 import { headersToSend } from './proxy-send.ts';
 import { badge, may, notice, recordsTable, shownBlock, shownJson } from './shell.ts';
+import { isSegment, tokenUrl } from './token-parts.ts';
 import { errorLines, isSuccess, problemLines, type Visit } from './visit.ts';
 
 /** An expression; `id` if it names a token. */
 type Found = { place: string; expression: string; id?: string; problem?: string };
 
-type Token = { type: string; containers: string[]; mask?: Json };
+/** As a member reads it: `data` is its mask, and absent where it has none. */
+type Token = { type: string; containers: string[]; data?: Json };
 
 const EXPRESSION_SHOWN_MAX = 200;
 const MASK_SHOWN_MAX = 500;
@@ -62,9 +64,7 @@ type LookedUp = Token | { problem: string };
 const lookUp = async (visit: Visit, ids: Iterable<string>): Promise<Map<string, LookedUp>> => {
   const tokens = new Map<string, LookedUp>();
   for (const id of [...ids].slice(0, EXPRESSION_TOKENS_MAX)) {
-    // A dot segment would change the path of the API request.
-    const isPath = id === '.' || id === '..';
-    const answer = isPath ? undefined : await visit.api({ method: 'GET', url: `/tokens/${encodeURIComponent(id)}` });
+    const answer = isSegment(id) ? await visit.api({ method: 'GET', url: tokenUrl(id) }) : undefined;
     if (answer === undefined || answer.status === 404)
       tokens.set(id, { problem: 'No token has this id, or it has expired.' });
     else if (isSuccess(answer)) tokens.set(id, answer.body as Token);
@@ -83,8 +83,8 @@ const tokenCell = (found: Found, token: LookedUp | undefined): HtmlValue => {
 
 const maskCell = (token: LookedUp | undefined): HtmlValue => {
   if (!token || 'problem' in token) return undefined;
-  if (token.mask === undefined) return html`<span class="quiet">none</span>`;
-  const text = typeof token.mask === 'string' ? token.mask : shownJson(token.mask);
+  if (token.data === undefined) return html`<span class="quiet">none</span>`;
+  const text = typeof token.data === 'string' ? token.data : shownJson(token.data);
   return html`<span class="mask">${clipped(text, MASK_SHOWN_MAX)}</span>`;
 };
 
@@ -94,11 +94,8 @@ const isFaulty = (found: Found, tokens: Map<string, LookedUp>): boolean => {
 };
 
 /** The token as an expression sees it, with its mask in place of its value. */
-const recordOf = (token: LookedUp | undefined): ExpansionRecord | undefined => {
-  if (!token || 'problem' in token) return undefined;
-  const { mask, ...shown } = token;
-  return mask === undefined ? shown : { ...shown, data: mask };
-};
+const recordOf = (token: LookedUp | undefined): ExpansionRecord | undefined =>
+  token && !('problem' in token) ? token : undefined;
 
 const requestLines = ({ method, url, target, headers, body }: Preview): string =>
   [

@@ -30,10 +30,12 @@ module.exports = async (req) => {
   },
   call: {
     label: 'Send a card to an API',
-    request_parameters: [card, { name: 'url', type: 'string', description: 'Where the number is sent, by POST' }],
-    code: `// What leaves is in the log, with its host. The value of a card stays out of your systems.
+    request_parameters: [card],
+    code: `// The code says where the number goes, not its caller. What leaves is in the log, with its host.
+const API = 'https://api.example.com/charges';
+
 module.exports = async ({ args }) => {
-  const response = await fetch(args.url, {
+  const response = await fetch(API, {
     method: 'POST',
     headers: { 'content-type': 'application/json' },
     body: JSON.stringify({ number: args.card.number }),

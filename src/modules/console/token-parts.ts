@@ -24,9 +24,12 @@ export type ShownToken = {
 /** The length of a masked value in a table. */
 const LINE_LENGTH_MAX = 120;
 
-/** @throws notFound for a dot segment, which URL parsers resolve: the request would reach another route. */
+/** Whether a URL may have this id: one that is empty or a dot segment would reach another route. */
+export const isSegment = (id: string): boolean => id !== '' && id !== '.' && id !== '..';
+
+/** @throws notFound for an id that no URL may have. */
 const segmentOf = (id: string): string => {
-  if (id === '' || id === '.' || id === '..') throw notFound('token');
+  if (!isSegment(id)) throw notFound('token');
   return encodeURIComponent(id);
 };
 

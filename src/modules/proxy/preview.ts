@@ -13,7 +13,7 @@ import { refuseStaleDigests } from './digests.ts';
 import { findBase, forwardedHeaders, type Outgoing, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
-import { destinationOf, parseTarget, refuseLongUrl, spell } from './target.ts';
+import { destinationOf, parseTarget, refuseLongUrl } from './target.ts';
 
 /** In place of a value without a mask. Every header, path and charset holds these letters as they are. */
 export const HIDDEN = 'XXXX';
@@ -55,9 +55,6 @@ export const previewRequest = (
   return { method: request.method, ...sentTo, headers: shown.headers, body: shown.body };
 };
 
-/** The path and query of a preview as a URL. */
-export const previewUrl = (preview: Preview): string => spell(preview);
-
 /** An expansion in which the expressions that were found have the masks of their values. Filters that do not fit a mask hide it. */
 const maskExpressions = (expansion: Expansion): Expansion => {
   const masks = new Map<Expression, Json>();
@@ -75,8 +72,10 @@ const maskExpressions = (expansion: Expansion): Expansion => {
 };
 
 const maskOfExpression = (expression: Expression, expansion: Expansion): Json => {
-  const mask = expansion.valueOf(expression);
   try {
+    const mask = expansion.valueOf(expression);
+    // No filter makes something of a value that is not shown.
+    if (mask === undefined) return HIDDEN;
     const shown = applyFilters(mask, expression.filters, expansion.environment, expansion.meter);
     return shown === undefined || shown instanceof Absent ? HIDDEN : shown;
   } catch (error) {

@@ -153,8 +153,8 @@ for (const form of all('[data-try]')) {
   form.hidden = false;
   const button = form.querySelector('[data-send]');
   button.addEventListener('click', async () => {
-    const { method, path } = form.dataset;
-    if (method === 'DELETE' && !confirm(`Send DELETE ${path}? It changes this vault.`)) return;
+    const { method, path, asks } = form.dataset;
+    if (asks !== undefined && !confirm(`Send ${method} ${path}? It changes this vault.`)) return;
     const result = form.querySelector('[data-result]');
     button.disabled = true;
     try {

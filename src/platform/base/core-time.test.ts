@@ -1,7 +1,9 @@
 import { type ChildProcess, spawn } from 'node:child_process';
-import { availableParallelism } from 'node:os';
+import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { availableParallelism, tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { coreClock } from './core-time.ts';
+import { coreClock, createCoreClock } from './core-time.ts';
 
 const CPU_MS = 300;
 const burners: ChildProcess[] = [];
@@ -38,4 +40,18 @@ test('the time of a piece of work is that of its core, however long it waits for
 test('short work is measured by the clock alone', () => {
   const now = performance.now();
   expect(coreClock.usedSince(now - 0.5, 0, now)).toBeCloseTo(0.5);
+});
+
+test.for(['missing', 'unreadable'] as const)('where the file is %s, the clock decides, for good', (kind) => {
+  const folder = mkdtempSync(join(tmpdir(), 'core-time-'));
+  const file = join(folder, 'schedstat');
+  // A directory can be opened, but not read.
+  if (kind === 'unreadable') mkdirSync(file);
+  const clock = createCoreClock(file);
+  expect(clock.lastWaitedMs(0)).toBe(0);
+  rmSync(file, { recursive: true, force: true });
+  writeFileSync(file, '1 5000000 1');
+  expect([clock.usedSince(0, 0, 10), clock.lastWaitedMs(20)]).toEqual([10, 0]);
+  expect(createCoreClock(file).usedSince(0, 0, 10)).toBe(5);
+  rmSync(folder, { recursive: true });
 });

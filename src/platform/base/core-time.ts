@@ -10,31 +10,6 @@ const FILE = '/proc/thread-self/schedstat';
 const SPACE = 0x20;
 const ZERO = 0x30;
 
-const bytes = Buffer.alloc(64);
-/** Null where the system does not tell it. */
-let descriptor: number | null | undefined;
-let waitedMs = 0;
-let readAtMs = -Infinity;
-
-const open = (): number | null => {
-  try {
-    return openSync(FILE, 'r');
-  } catch {
-    return null;
-  }
-};
-
-const readWaited = (now: number): number => {
-  descriptor ??= open();
-  if (descriptor === null) return 0;
-  const length = readSync(descriptor, bytes, 0, bytes.length, 0);
-  let nanoseconds = 0;
-  for (let at = bytes.indexOf(SPACE) + 1; at < length && bytes[at] !== SPACE; at += 1)
-    nanoseconds = nanoseconds * 10 + (bytes[at] as number) - ZERO;
-  readAtMs = now;
-  return (waitedMs = nanoseconds / 1e6);
-};
-
 export type CoreClock = {
   /** How long this thread has waited for a core so far, in ms, as it was up to LOOK_MS ago. @param now by `performance.now()`. */
   lastWaitedMs(now: number): number;
@@ -45,10 +20,38 @@ export type CoreClock = {
   usedSince(beganMs: number, waited: number, now: number): number;
 };
 
-export const coreClock: CoreClock = {
-  lastWaitedMs: (now) => (now - readAtMs < LOOK_MS ? waitedMs : readWaited(now)),
-  usedSince: (beganMs, waited, now) => {
-    const elapsedMs = now - beganMs;
-    return elapsedMs < LOOK_MS ? elapsedMs : Math.max(0, elapsedMs - (readWaited(now) - waited));
-  },
+/** @param file of the form of FILE. Where it cannot be opened or read, all times are those of the clock from then on. */
+export const createCoreClock = (file: string): CoreClock => {
+  const bytes = Buffer.alloc(64);
+  /** Null after the first failure. */
+  let descriptor: number | null | undefined;
+  let waitedMs = 0;
+  let readAtMs = -Infinity;
+
+  const readWaited = (now: number): number => {
+    if (descriptor === null) return waitedMs;
+    readAtMs = now;
+    try {
+      descriptor ??= openSync(file, 'r');
+      const length = readSync(descriptor, bytes, 0, bytes.length, 0);
+      let nanoseconds = 0;
+      for (let at = bytes.indexOf(SPACE) + 1; at < length && bytes[at] !== SPACE; at += 1)
+        nanoseconds = nanoseconds * 10 + (bytes[at] as number) - ZERO;
+      waitedMs = nanoseconds / 1e6;
+    } catch {
+      // Waits no longer grow, so that nothing is subtracted.
+      descriptor = null;
+    }
+    return waitedMs;
+  };
+
+  return {
+    lastWaitedMs: (now) => (now - readAtMs < LOOK_MS ? waitedMs : readWaited(now)),
+    usedSince: (beganMs, waited, now) => {
+      const elapsedMs = now - beganMs;
+      return elapsedMs < LOOK_MS ? elapsedMs : Math.max(0, elapsedMs - (readWaited(now) - waited));
+    },
+  };
 };
+
+export const coreClock = createCoreClock(FILE);

@@ -6,6 +6,9 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
 import { describe, expect, test } from 'vitest';
+import { type Account, createAccounts, openAccount } from '../../src/platform/base/accounts.ts';
+import { Operation, within } from '../../src/platform/base/event-loop.ts';
+import type { Outcome } from '../../src/platform/sandbox/protocol/sandbox.ts';
 import { endOf, findWalls, openTestSandbox, SMALL_LIMITS, type TestSandbox } from '../support/sandbox.ts';
 
 const GOOD = 'module.exports = async (req) => ({ raw: { n: req.args.n + 1, clean: ({}).polluted === undefined } });';
@@ -76,6 +79,59 @@ describe('executors that die', () => {
       await sandbox.close();
     }
   });
+});
+
+test('the tenant pays for what an executor sends, if one of its runs is not of an anonymous client', async () => {
+  const anonymous = openAccount('a', '192.0.2.1');
+  const accounts = createAccounts();
+  const asked = new Set<Account>();
+  const sandbox = await openTestSandbox({
+    limits: { ...SMALL_LIMITS, wallMs: 10_000, cpuMs: 5_000 },
+    accounts: {
+      ...accounts,
+      chargeHeavy: (account, usedMs) => {
+        asked.add(account);
+        accounts.chargeHeavy(account, usedMs);
+      },
+      restMs: (account) => {
+        asked.add(account);
+        return accounts.restMs(account);
+      },
+    },
+  });
+  /** Operations of requests, as the server makes them, and the time that each account has paid by them. */
+  const paid = new Set<Account>();
+  const runFor = (account: Account, work: () => Promise<Outcome>): Promise<Outcome> =>
+    within(new Operation('POST /proxy', () => account, '', { spend: (payer) => paid.add(payer) }), work);
+  const large = 'module.exports = () => ({ raw: "x".repeat(2_000_000) });';
+  try {
+    const called = Promise.withResolvers<void>();
+    const answer = Promise.withResolvers<unknown>();
+    const waiting = runFor(anonymous, () =>
+      sandbox.runCode('a', 'module.exports = async () => { await fetch("https://example.com"); return { raw: 1 }; };', {
+        account: anonymous,
+        answerCall: () => {
+          called.resolve();
+          return answer.promise;
+        },
+      }),
+    );
+    await called.promise;
+    expect([...asked]).toEqual([anonymous]);
+    await new Promise(setImmediate);
+    asked.clear();
+    paid.clear();
+    expect((await runFor('a', () => sandbox.runCode('a', large))).ok).toBe(true);
+    expect(ownedBy(sandbox, 'a')).toMatchObject([{ runs: 1 }]);
+    expect([[...asked], [...paid]]).toEqual([['a'], ['a']]);
+    answer.resolve({ status: 200, headers: {}, body: '' });
+    await waiting;
+    asked.clear();
+    expect((await runFor(anonymous, () => sandbox.runCode('a', large, { account: anonymous }))).ok).toBe(true);
+    expect([...asked]).toEqual([anonymous]);
+  } finally {
+    await sandbox.close();
+  }
 });
 
 describe('an executor that is looked at between runs', () => {

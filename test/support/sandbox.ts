@@ -1,7 +1,7 @@
 // The real sandbox with small limits, and words for what becomes of a program in it.
 import { spawnSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
-import { createAccounts } from '../../src/platform/base/accounts.ts';
+import { type Account, createAccounts } from '../../src/platform/base/accounts.ts';
 import {
   createSandbox,
   type SandboxEvent,
@@ -17,6 +17,8 @@ export const SMALL_LIMITS = { wallMs: 900, cpuMs: 300, memoryMb: 128, outputByte
 type Run = {
   args?: unknown;
   application_id?: string;
+  /** The tenant's if absent. */
+  account?: Account;
   signal?: AbortSignal;
   answerCall?: (call: Call) => Promise<unknown>;
 };
@@ -48,11 +50,11 @@ export const openTestSandbox = async (options: Partial<SandboxOptions> = {}): Pr
       return sandbox.wall;
     },
     events,
-    runCode: (tenant_id, code, { args = {}, answerCall = answerNothing, application_id, signal } = {}) =>
+    runCode: (tenant_id, code, { args = {}, answerCall = answerNothing, application_id, ...job } = {}) =>
       sandbox.run({
         tenant_id,
         application_id,
-        signal,
+        ...job,
         code,
         key: createHash('sha256').update(code).digest('hex'),
         input: JSON.stringify({ args, configuration: {}, has_svc: false }),

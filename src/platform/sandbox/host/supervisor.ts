@@ -111,6 +111,16 @@ const memoryCodes = new Set<Ending['code']>([CATASTROPHE, 128 + 4, 128 + 5, 128 
 const isMemoryEnding = (lease: Lease<Run>, { code, signal }: Ending): boolean =>
   lease.death === 'memory' || (!lease.death && (memorySignals.has(signal) || memoryCodes.has(code)));
 
+/** The first run with the account of the tenant; the first of all if there is none. */
+const findPayer = ({ runs }: Lease<Run>): Run | undefined => {
+  let first: Run | undefined;
+  for (const run of runs.values()) {
+    if (accountOf(run.job) === run.job.tenant_id) return run;
+    first ??= run;
+  }
+  return first;
+};
+
 /** The breaker is open for the code. */
 const tooManyDeaths = (waitMs: number): RunFault => busy('tenant', Math.ceil(waitMs / 1000));
 
@@ -133,30 +143,30 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   });
   const queue = createQueue(pool);
 
-  /** All runs of an executor are of one application, so any of them has the account that pays. */
+  /**
+   * The account of the tenant pays for what an executor sends, if one of its runs has it. An open proxy runs its code for anonymous
+   * clients and for the tenant in one executor: an anonymous run must not pay for the tenant, nor slow it by its debts.
+   */
   const paceOf = (lease: Lease<Run>): Pace => {
-    const findAccount = (): Account | undefined => {
-      const [first] = lease.runs;
-      return first ? accountOf(first[1].job) : lease.owner?.tenant_id;
-    };
-    // Apart from the request that has the first run: it has no more time where executors send much.
+    // Chosen before each read: the run may have left its executor when what was read is charged.
+    let account: Account | undefined;
+    // Apart from the request that has the run: it has no more time where executors send much.
     let operation: Operation | undefined;
     let reading: Operation | undefined;
     return {
       begin: () => {
-        const [first] = lease.runs;
-        if (operation !== first?.[1].operation) {
-          operation = first?.[1].operation;
+        const payer = findPayer(lease);
+        account = payer ? accountOf(payer.job) : lease.owner?.tenant_id;
+        if (operation !== payer?.operation) {
+          operation = payer?.operation;
           reading = operation?.fork(0);
         }
         mark(reading);
       },
       charge: (usedMs) => {
-        const account = findAccount();
         if (account !== undefined) accounts.chargeHeavy(account, usedMs);
       },
       restMs: () => {
-        const account = findAccount();
         const now = performance.now();
         // A run whose time is over has RUN_KILL_MS to say so.
         if (account === undefined || [...lease.runs.values()].some(({ endsAtMs }) => endsAtMs <= now)) return 0;

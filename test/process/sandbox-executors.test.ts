@@ -81,7 +81,7 @@ describe('executors that die', () => {
   });
 });
 
-test('the tenant pays for what an executor sends, if one of its runs is not of an anonymous client', async () => {
+test('the tenant pays for an executor that it shares with anonymous clients', async () => {
   const anonymous = openAccount('a', '192.0.2.1');
   const accounts = createAccounts();
   const asked = new Set<Account>();

@@ -53,9 +53,10 @@ test('the time for the frames of a run counts on its CPU limit, and ends it ther
     }
   }
   const work = charged(run, endless());
-  // Each slice takes a part of the limit, unless this thread had no core meanwhile.
+  let before = 0;
   const error = (() => {
     for (;;) {
+      before = run.serverMs;
       try {
         work.next();
       } catch (thrown) {
@@ -64,6 +65,7 @@ test('the time for the frames of a run counts on its CPU limit, and ends it ther
     }
   })();
   expect(error).toBeInstanceOf(CpuSpent);
+  // The slice that passes the limit is the last one, however long the machine lets it take.
+  expect(before).toBeLessThanOrEqual(20);
   expect(run.serverMs).toBeGreaterThan(20);
-  expect(run.serverMs).toBeLessThan(20 + 15);
 });

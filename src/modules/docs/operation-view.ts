@@ -120,15 +120,15 @@ const formField = (parameter: Node): Html => {
   } autocomplete="off" autocapitalize="off" spellcheck="false"></label>`;
 };
 
-/** How the summaries of operations begin that take away what others may need: the page asks before it sends one. */
-const TAKES_AWAY = /^(?:Delete|Revoke|Replace|Rotate|Restore|Send a DELETE)\b/;
+/** Paths of operations that take away what others may need, as each DELETE does: the page asks before it sends one. */
+const TAKES_AWAY = /\/(?:delete-by-search|regenerate|rotate-key|restore)$/;
 
 /** Shown by the script, which sends it. It is no form: without the script nothing of it may go anywhere. */
 const tryBlock = (operation: Operation): Html => {
   const { id, method, path, summary, body } = operation;
   const takesBody = body !== undefined && method !== 'GET';
   const value = body?.examples[0]?.value;
-  return html`<details class="try" data-try data-method="${method}" data-path="${path}"${takesBody && html` data-type="${body.types[0]}"`} ${TAKES_AWAY.test(summary) && html` data-asks`} hidden><summary>Try it</summary>
+  return html`<details class="try" data-try data-method="${method}" data-path="${path}"${takesBody && html` data-type="${body.types[0]}"`}${(method === 'DELETE' || TAKES_AWAY.test(path)) && html` data-asks`} hidden><summary>Try it</summary>
 <div role="group" aria-label="Try it: ${summary}">
 <div class="filters">${operation.parameters.filter(isShownInForm).map(formField)}</div>
 ${takesBody && html`<label>Body<textarea class="code" data-body autocomplete="off" spellcheck="false">${value === undefined ? '' : jsonText(value)}</textarea></label>`}

@@ -18,7 +18,14 @@ export type Behaviour = {
   /** The server that the client reaches. Default: the misbehaving one. */
   via?: 'direct' | 'tls' | 'expired' | 'other_name' | 'away';
   key?: '$wrongKey' | '$otherKey' | '$readerKey' | '$limitedKey' | '$manyKey';
-  client?: { timeout?: number; retries?: number; maxWait?: number; realClock?: true };
+  client?: {
+    timeout?: number;
+    retries?: number;
+    maxWait?: number;
+    realClock?: true;
+    /** The first request goes to an address where no server listens. */
+    firstIsAway?: true;
+  };
   faults?: Fault[];
   /** '$0.id' in an argument is the id in the value of the first step. */
   steps: Step[];

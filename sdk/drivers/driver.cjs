@@ -26,6 +26,16 @@ const describe = (error, sdk) => {
   return { kind: 'StrongroomError', code, status, errors, codes, trace_id: traceId, attempts, message };
 };
 
+/** The first request goes to another address, the others as they are asked. */
+const misdirect = (firstUrl) => {
+  let isFirst = true;
+  return (url, init) => {
+    const target = isFirst ? firstUrl : url;
+    isFirst = false;
+    return fetch(target, init);
+  };
+};
+
 exports.run = (sdk) => {
   let vault;
   let waits = [];
@@ -68,8 +78,9 @@ exports.run = (sdk) => {
   const answer = async (command) => {
     waits = [];
     if (command.client) {
-      const { realClock, ...options } = command.client;
-      vault = new sdk.Strongroom(realClock ? options : { ...options, clock });
+      const { realClock, firstUrl, ...options } = command.client;
+      const changed = firstUrl ? { fetch: misdirect(firstUrl) } : {};
+      vault = new sdk.Strongroom({ ...options, ...changed, ...(!realClock && { clock }) });
     }
     try {
       return { value: (await call(command)) ?? null, waits };

@@ -65,12 +65,27 @@ def describe(error):
 certificates = httpx.create_ssl_context()
 
 
+def misdirect(is_async, first_url):
+    """The first request goes to another address, the others as they are asked."""
+    left = [first_url] if first_url else []
+
+    def direct(request):
+        if left:
+            request.url = httpx.URL(left.pop())
+
+    async def direct_async(request):
+        direct(request)
+
+    return {"request": [direct_async if is_async else direct]}
+
+
 def make_client(kind, http, given):
     options = {snake_case(name): value for name, value in given.items()}
     clock = {} if options.pop("real_clock", False) else {"clock": FakeClock()}
+    hooks = misdirect(http is httpx.AsyncClient, options.pop("first_url", None))
     for name in {"timeout", "max_wait"} & options.keys():
         options[name] /= 1_000
-    return kind(**options, **clock, http_client=http(verify=certificates))
+    return kind(**options, **clock, http_client=http(verify=certificates, event_hooks=hooks))
 
 
 def prepare(vault, command):
@@ -79,7 +94,7 @@ def prepare(vault, command):
     options = {snake_case(name): value for name, value in command.get("options", {}).items()}
     if command["call"] == "proxy.fetch":
         url, init = arguments
-        return vault.proxy.request, [init.pop("method"), url], init
+        return vault.proxy.request, [init.pop("method"), url], {**init, **options}
     resource, method = command["call"].split(".")
     return getattr(getattr(vault, snake_case(resource)), snake_case(method)), arguments, options
 

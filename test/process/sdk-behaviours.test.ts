@@ -83,8 +83,10 @@ beforeAll(async () => {
   writeFileSync(join(dataDir, 'ca.pem'), testCa);
   destination = await startUpstream({
     hosts: ['localhost'],
-    answer: ({ url }, response) => {
+    answer: ({ url, headers }, response) => {
       if (url === '/moves') response.writeHead(302, { location: '/elsewhere' }).end();
+      else if (url === '/signs-in') response.writeHead(200, { 'set-cookie': 'account=4711; Path=/' }).end();
+      else if (url === '/cookies') response.writeHead(200).end(`cookies: ${headers.cookie}`);
       else response.writeHead(url === '/fails' ? 500 : 200).end(url === '/fails' ? 'the destination fails' : 'done');
     },
   });
@@ -194,17 +196,22 @@ const checkReceived = (wanted: Record<string, unknown>): void => {
   expect({ ...headers, ...last, body: last?.body.toString() }).toMatchObject(wanted);
 };
 
+/** No server listens there. */
+const writeAwayUrl = async (): Promise<string> => `http://127.0.0.1:${await freePort()}`;
+
 const runBehaviour = async (driver: Driver, behaviour: Behaviour): Promise<void> => {
   const run = randomUUID();
   const { via, key, client, faults = [], steps, requests, waited } = behaviour;
   const front = fronts[via ?? 'front'];
   front?.script(faults);
-  const away = via === 'away' ? `http://127.0.0.1:${await freePort()}` : undefined;
+  const away = via === 'away' ? await writeAwayUrl() : undefined;
   const baseUrl = via === 'direct' ? killable.base_url : (front?.url ?? away);
   const apiKey = key === undefined ? server.tenant.api_key : prepared[key];
+  const { firstIsAway, ...given } = client ?? {};
+  const options = firstIsAway ? { ...given, firstUrl: await writeAwayUrl() } : given;
   const outcomes: Outcome[] = [];
   for (const [at, step] of steps.entries()) {
-    const asked = { ...fill(step, run, outcomes), ...(at === 0 && { client: { ...client, apiKey, baseUrl } }) };
+    const asked = { ...fill(step, run, outcomes), ...(at === 0 && { client: { ...options, apiKey, baseUrl } }) };
     outcomes.push(await driver.run(asked));
   }
   const { value, error, waits } = outcomes.at(-1) as Outcome;

@@ -7,8 +7,8 @@ import type { AddressInfo, Socket } from 'node:net';
 
 /** What happens to one request. The next one gets the next fault; after the last fault all pass. */
 export type Fault =
-  /** Forwarded, and answered with further headers. */
-  | { do: 'pass'; headers?: Record<string, string> }
+  /** Forwarded, and answered with another status or further headers. */
+  | { do: 'pass'; status?: number; headers?: Record<string, string> }
   /** The connection is reset before the request reaches the server. */
   | { do: 'reset_before' }
   /** The server does the request, and its answer is lost. */
@@ -19,8 +19,17 @@ export type Fault =
   | { do: 'hang' }
   /** The server does the request and is killed. Its answer is lost, and another server takes its place. */
   | { do: 'kill_after' }
-  /** Not forwarded. */
-  | { do: 'answer'; status: number; headers?: Record<string, string>; body?: string; times?: number };
+  /** Not forwarded. The answer is not HTTP. */
+  | { do: 'garble'; text: string }
+  /** Not forwarded. The end of an answer that stalls does not arrive. */
+  | {
+      do: 'answer';
+      status: number;
+      headers?: Record<string, string>;
+      body?: string;
+      times?: number;
+      stalls?: true;
+    };
 
 /** One request as it arrived. */
 export type Seen = { method: string; path: string; key: string | undefined; digest: string };
@@ -81,12 +90,18 @@ export const startMisbehavingServer = async ({
         return void socket.resetAndDestroy();
       case 'hang':
         return;
+      case 'garble':
+        return void socket.end(fault.text);
       case 'answer':
-        return void response.writeHead(fault.status, fault.headers).end(fault.body);
+        response.writeHead(fault.status, fault.headers);
+        return void (fault.stalls ? response.write(fault.body ?? '') : response.end(fault.body));
       default:
     }
     const answer = await forward(port, request, body);
-    if (fault.do === 'pass') return send(response, { ...answer, headers: { ...answer.headers, ...fault.headers } });
+    if (fault.do === 'pass') {
+      const { status = answer.status, headers } = fault;
+      return send(response, { ...answer, status, headers: { ...answer.headers, ...headers } });
+    }
     if (fault.do === 'reset_after') return void socket.resetAndDestroy();
     if (fault.do === 'kill_after') {
       await restart();

@@ -524,6 +524,12 @@ const expressions: Behaviour[] = [
     requests: 0,
   },
   {
+    name: 'a cookie of a destination is not sent with the next request',
+    steps: [proxied('/signs-in', { method: 'GET' }), proxied('/cookies', { method: 'GET' })],
+    value: { status: 200, text: 'cookies: undefined' },
+    requests: 2,
+  },
+  {
     name: 'a path with dots stays at the destination',
     steps: [proxied('/../../tokens', { method: 'GET' })],
     value: { status: 200 },

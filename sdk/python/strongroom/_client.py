@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import uuid
+from http.cookiejar import Cookie, DefaultCookiePolicy
 from typing import (
     Any,
     AsyncIterator,
@@ -30,6 +31,13 @@ from ._json import write_json
 from ._transport import NETWORK_ERRORS, AnswerInfo, Clock, Options, Request, Sleep, Steps, Transport
 
 PROXY_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
+
+
+class _KeepNoCookies(DefaultCookiePolicy):
+    """All destinations have the vault's host: a cookie of one would be sent to the others, and to the vault."""
+
+    def set_ok(self, cookie: Cookie, request: Any) -> bool:
+        return False
 
 
 def _read_options(
@@ -257,6 +265,7 @@ class Strongroom(Resources):
     ) -> None:
         self._transport = Transport(_read_options(api_key, base_url, timeout, retries, max_wait, on_answer, clock))
         self._http = http_client or httpx.Client()
+        self._http.cookies.jar.set_policy(_KeepNoCookies())
         self.proxy = Proxy(self)
         super().__init__(self)
 
@@ -321,6 +330,7 @@ class AsyncStrongroom(AsyncResources):
     ) -> None:
         self._transport = Transport(_read_options(api_key, base_url, timeout, retries, max_wait, on_answer, clock))
         self._http = http_client or httpx.AsyncClient()
+        self._http.cookies.jar.set_policy(_KeepNoCookies())
         self.proxy = AsyncProxy(self)
         super().__init__(self)
 

@@ -185,6 +185,14 @@ const answers: Behaviour[] = [
     requests: 1,
   },
   {
+    name: 'an answer that is not HTTP is an error without its text',
+    client: { retries: 0 },
+    faults: [{ do: 'garble', text: 'the secret of another server\r\n\r\n' }],
+    steps: [get('abc')],
+    error: { code: 'connection_failed', attempts: 1 },
+    requests: 1,
+  },
+  {
     name: 'a redirect is not followed: key and body stay',
     faults: [{ do: 'answer', status: 307, headers: { location: '/elsewhere' } }],
     steps: [create()],
@@ -520,6 +528,18 @@ const expressions: Behaviour[] = [
   {
     name: 'a header that HTTP cannot hold is refused without its value',
     steps: [proxied('/', { method: 'GET', headers: { authorization: 'Bearer secret\nx: y' } })],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
+    name: 'a header name that HTTP does not allow is refused without it',
+    steps: [proxied('/', { method: 'GET', headers: { 'x secret': 'x' } })],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
+    name: 'a proxy key that no header can hold is refused, and nothing is sent',
+    steps: [{ call: 'proxy.fetch', args: ['/charges', { method: 'GET' }], options: { proxyKey: 'secret\nx' } }],
     error: { kind: 'TypeError' },
     requests: 0,
   },

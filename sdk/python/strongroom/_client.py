@@ -90,6 +90,13 @@ def _check_header(name: str, value: Any) -> str:
     return text
 
 
+def _check_header_name(name: Any) -> str:
+    """A token of RFC 9110 section 5.6.2."""
+    if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
+        raise TypeError("A header has a name that HTTP does not allow.")
+    return name.lower()
+
+
 def _write_request(name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Request:
     operation = OPERATIONS[name]
     label = f"{operation['method']} {operation['path']}"
@@ -152,14 +159,20 @@ def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
     operation = f"{verb} /proxy"
     proxy_key = given.get("proxy_key")
     target = _read_target(url, proxy_key)
-    headers = {name.lower(): _check_header(f"The header {name}", value) for name, value in (given.get("headers") or {}).items()}
+    headers = {
+        _check_header_name(name): _check_header(f"The header {name}", value)
+        for name, value in (given.get("headers") or {}).items()
+    }
     content = given.get("content")
     if given.get("json") is not None:
         headers.setdefault("content-type", "application/json")
         content = write_json(operation, given["json"], True)
     if given.get("trace_id") is not None:
         headers["svc-trace-id"] = _check_header("trace_id", given["trace_id"])
-    headers.update({"svc-proxy-url": target.origin} if proxy_key is None else {"svc-proxy-key": proxy_key})
+    if proxy_key is None:
+        headers["svc-proxy-url"] = target.origin
+    else:
+        headers["svc-proxy-key"] = _check_header("proxy_key", proxy_key)
     return Request(operation, verb, f"/proxy{target.path}", headers, content, False, given.get("timeout"))
 
 

@@ -125,8 +125,11 @@ def read_failure(request: Request, error: Exception, attempts: int) -> Strongroo
         code = "timeout"
     elif "CERTIFICATE_VERIFY_FAILED" in str(error):
         code = "certificate_refused"
-    made = StrongroomError(request.operation, code, detail=str(error) or type(error).__name__, attempts=attempts)
-    made.__cause__ = error
+    # The texts of errors of the protocol quote headers, such as keys, and what another server sent.
+    is_quoting = isinstance(error, httpx.ProtocolError)
+    detail = type(error).__name__ if is_quoting else str(error) or type(error).__name__
+    made = StrongroomError(request.operation, code, detail=detail, attempts=attempts)
+    made.__cause__ = None if is_quoting else error
     return made
 
 

@@ -380,6 +380,28 @@ const retries: Behaviour[] = [
     stored: 0,
   },
   {
+    name: 'a DELETE whose answer a load balancer replaces has succeeded',
+    faults: [{ do: 'pass' }, { do: 'pass', status: 502 }],
+    steps: [create(), { call: 'tokens.delete', args: ['$0.id'] }],
+    value: null,
+    requests: 3,
+    stored: 0,
+  },
+  {
+    name: 'a DELETE of an unknown id is a 404 after a connection that was refused',
+    client: { firstIsAway: true },
+    steps: [{ call: 'tokens.delete', args: ['no-such-token'] }],
+    error: { code: 'not_found', status: 404, attempts: 2 },
+    requests: 1,
+  },
+  {
+    name: 'a DELETE of an unknown id is a 404 after a 503',
+    faults: [problem(503, 'unavailable')],
+    steps: [{ call: 'tokens.delete', args: ['no-such-token'] }],
+    error: { code: 'not_found', status: 404, attempts: 2 },
+    requests: 2,
+  },
+  {
     name: 'a DELETE of an unknown id is a 404',
     steps: [{ call: 'tokens.delete', args: ['no-such-token'] }],
     error: { code: 'not_found', status: 404 },

@@ -54,6 +54,13 @@ const readReason = (error: unknown): string => {
   return 'no answer';
 };
 
+/** Nothing of the request was sent. */
+const NOT_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CONNECT_TIMEOUT']);
+
+/** The server may have done the request although its answer did not arrive. */
+const mayBeDone = ({ status, cause }: StrongroomError): boolean =>
+  status === undefined ? !NOT_SENT.has(readReason(cause)) : status === 502 || status === 504;
+
 /** @param problem of the server, or what a load balancer sent in its place. */
 const readProblem = (operation: string, { response, text }: Answer, attempts: number): StrongroomError => {
   const { status, headers } = response;
@@ -148,7 +155,7 @@ export class Transport {
         if (!(error instanceof StrongroomError)) throw error;
         // The request whose answer was lost has deleted it.
         if (isUnknown && request.method === 'DELETE' && error.code === 'not_found') return undefined;
-        isUnknown ||= error.status === undefined;
+        isUnknown ||= mayBeDone(error);
         const { status, retryAfterMs } = error;
         const isTold = status === 429 && retryAfterMs !== undefined;
         // A server that says when to come again is not one that fails: time limits these retries, not their number.

@@ -6,6 +6,7 @@ import asyncio
 import json
 import random
 import re
+import socket
 import time
 from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
@@ -80,6 +81,8 @@ class Sleep:
 Action = Union[Sleep, Request]
 # Older versions of httpx let errors of TLS and of sockets through as they are.
 NETWORK_ERRORS = (httpx.HTTPError, OSError)
+# Nothing of the request was sent.
+NOT_SENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, ConnectionRefusedError, socket.gaierror)
 # Yields what is to be done, and is sent the response or the error of each request.
 Steps = Generator[Action, Any, Any]
 
@@ -93,6 +96,13 @@ def read_retry_after(headers: httpx.Headers) -> Optional[float]:
         return max(0.0, parsedate_to_datetime(text).timestamp() - time.time()) if text.endswith("GMT") else None
     except (TypeError, ValueError):
         return None
+
+
+def _may_be_done(outcome: Any) -> bool:
+    """Whether the server may have done the request although its answer did not arrive."""
+    if isinstance(outcome, httpx.Response):
+        return outcome.status_code in (502, 504)
+    return not isinstance(outcome, NOT_SENT)
 
 
 def read_problem(request: Request, response: httpx.Response, attempts: int) -> StrongroomError:
@@ -202,7 +212,7 @@ class Transport:
                 # The request whose answer was lost has deleted it.
                 if is_unknown and request.method == "DELETE" and error.code == "not_found":
                     return None
-                is_unknown = is_unknown or error.status is None
+                is_unknown = is_unknown or _may_be_done(outcome)
                 # A server that says when to come again is not one that fails: time limits these retries, not their number.
                 is_told = error.status == 429 and error.retry_after is not None
                 failures += 0 if is_told else 1

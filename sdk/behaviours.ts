@@ -50,6 +50,13 @@ const problem = (status: number, code: string, headers: Record<string, string> =
   headers: { 'content-type': 'application/problem+json', ...headers },
   body: JSON.stringify({ title: 'A problem', status, code, trace_id: 'trace-1' }),
 });
+/** A server between client and vault has problems of a shape of its own. */
+const foreign = (problem: object): Fault => ({
+  do: 'answer',
+  status: 503,
+  headers: { 'content-type': 'application/json' },
+  body: JSON.stringify({ code: 'NO_UPSTREAM', ...problem }),
+});
 const times = (count: number, fault: Fault): Fault[] => Array<Fault>(count).fill(fault);
 /** As a load balancer answers in place of the vault. */
 const html = (status: number): Fault => ({
@@ -291,6 +298,18 @@ const retries: Behaviour[] = [
     waited: [2_000, 3_000],
   },
   { name: 'a 502 and a 504 of a load balancer are sent again', faults: [html(502), html(504)], ...once, requests: 3 },
+  {
+    name: 'a 503 whose errors have another shape is sent again, and says its code only',
+    faults: [
+      foreign({ errors: ['secret'] }),
+      foreign({ errors: { body: 'secret' }, codes: 'secret' }),
+      foreign({ errors: { body: [{ text: 'secret' }] }, detail: { text: 'secret' } }),
+      foreign({ errors: 'secret', codes: { body: null }, trace_id: ['secret'] }),
+    ],
+    steps: [create()],
+    error: { code: 'NO_UPSTREAM', status: 503, attempts: 4, message: 'POST /tokens: 503 NO_UPSTREAM' },
+    requests: 4,
+  },
   {
     name: 'a 502 that stays is an error without its text, after growing pauses',
     faults: times(9, html(502)),

@@ -1,5 +1,5 @@
 // Sends requests to the vault: timeouts, retries with one idempotency key, and pauses; its failures become errors.
-import { StrongroomError } from './errors.ts';
+import { type Faults, StrongroomError } from './errors.ts';
 import { type Clock, pauseAfter, readExhaustion, readRetryAfter } from './pacing.ts';
 
 /** What is known of an answer, for logs and metrics of the caller. It has no values. */
@@ -61,6 +61,15 @@ const NOT_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CON
 const mayBeDone = ({ status, cause }: StrongroomError): boolean =>
   status === undefined ? !NOT_SENT.has(readReason(cause)) : status === 502 || status === 504;
 
+const readString = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+
+/** Another server than the vault may use the same name for something else. */
+const readFaults = (value: unknown): Faults | undefined => {
+  if (typeof value !== 'object' || value === null || Array.isArray(value)) return undefined;
+  const areTexts = (texts: unknown): boolean => Array.isArray(texts) && texts.every((text) => typeof text === 'string');
+  return Object.values(value).every(areTexts) ? (value as Faults) : undefined;
+};
+
 /** @param problem of the server, or what a load balancer sent in its place. */
 const readProblem = (operation: string, { response, text }: Answer, attempts: number): StrongroomError => {
   const { status, headers } = response;
@@ -76,9 +85,9 @@ const readProblem = (operation: string, { response, text }: Answer, attempts: nu
     operation,
     status,
     code: isProblem ? problem['code'] : 'unexpected_answer',
-    detail: isProblem ? problem['detail'] : 'the answer is not one of the vault',
-    ...(isProblem && { errors: problem['errors'], codes: problem['codes'] }),
-    traceId: problem['trace_id'] ?? headers.get('svc-trace-id') ?? undefined,
+    detail: isProblem ? readString(problem['detail']) : 'the answer is not one of the vault',
+    ...(isProblem && { errors: readFaults(problem['errors']), codes: readFaults(problem['codes']) }),
+    traceId: readString(problem['trace_id']) ?? headers.get('svc-trace-id') ?? undefined,
     retryAfterMs: readRetryAfter(headers),
     attempts,
   });

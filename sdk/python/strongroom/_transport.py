@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, Generator, Optional, Union
 
 import httpx
 
-from ._errors import StrongroomError
+from ._errors import Faults, StrongroomError
 
 # In seconds. Each further pause is twice as long.
 PAUSE = 0.25
@@ -105,6 +105,18 @@ def _may_be_done(outcome: Any) -> bool:
     return not isinstance(outcome, NOT_SENT)
 
 
+def _read_string(value: Any) -> Optional[str]:
+    return value if isinstance(value, str) else None
+
+
+def _read_faults(value: Any) -> Optional[Faults]:
+    """Another server than the vault may use the same name for something else."""
+    if not isinstance(value, dict):
+        return None
+    are_texts = (isinstance(texts, list) and all(isinstance(text, str) for text in texts) for texts in value.values())
+    return value if all(are_texts) else None
+
+
 def read_problem(request: Request, response: httpx.Response, attempts: int) -> StrongroomError:
     """A problem of the server, or what a load balancer sent in its place."""
     try:
@@ -118,11 +130,11 @@ def read_problem(request: Request, response: httpx.Response, attempts: int) -> S
     return StrongroomError(
         request.operation,
         problem["code"] if is_problem else "unexpected_answer",
-        detail=problem.get("detail") if is_problem else "the answer is not one of the vault",
+        detail=_read_string(problem.get("detail")) if is_problem else "the answer is not one of the vault",
         status=response.status_code,
-        errors=problem.get("errors") if is_problem else None,
-        codes=problem.get("codes") if is_problem else None,
-        trace_id=problem.get("trace_id") or response.headers.get("svc-trace-id"),
+        errors=_read_faults(problem.get("errors")) if is_problem else None,
+        codes=_read_faults(problem.get("codes")) if is_problem else None,
+        trace_id=_read_string(problem.get("trace_id")) or response.headers.get("svc-trace-id"),
         retry_after=read_retry_after(response.headers),
         attempts=attempts,
     )

@@ -591,6 +591,14 @@ const expressions: Behaviour[] = [
     requests: 2,
   },
   {
+    name: 'an error of the proxy whose end does not arrive in time is a timeout',
+    client: { timeout: 700 },
+    faults: [{ do: 'answer', status: 502, headers: { 'content-length': '9' }, body: '{', stalls: true }],
+    steps: [proxied('/', { method: 'GET' })],
+    error: { code: 'timeout', attempts: 1 },
+    requests: 1,
+  },
+  {
     name: 'a path with dots stays at the destination',
     steps: [proxied('/../../tokens', { method: 'GET' })],
     value: { status: 200 },

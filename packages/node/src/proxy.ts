@@ -66,9 +66,11 @@ export const proxyFetch = async (transport: Transport, url: string | URL, init: 
     signal: signal ?? undefined,
     timeoutMs: timeout,
   };
-  const { response } = await transport.open(request);
-  if (response.headers.has('svc-proxy-destination-status')) return response;
-  transport.check(request, { response, text: await response.text() }, 1);
+  const isOfDestination = ({ headers: head }: Response): boolean => head.has('svc-proxy-destination-status');
+  const answer = await transport.open(request, 1, (response) => !isOfDestination(response));
+  const { response } = answer;
+  if (isOfDestination(response)) return response;
+  transport.check(request, answer, 1);
   const detail = 'the answer is not one of the proxy';
   throw new StrongroomError({ operation, status: response.status, code: 'unexpected_answer', detail });
 };

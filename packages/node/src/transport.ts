@@ -109,8 +109,12 @@ export class Transport {
     this.#options = options;
   }
 
-  /** Sends once. @returns the response with its body unread. @throws StrongroomError without an answer; the reason of the signal. */
-  async open(request: Request, attempts = 1, read = false): Promise<Answer> {
+  /**
+   * Sends once.
+   * @param reads whether the body is read, within the time of the request.
+   * @throws StrongroomError without an answer; the reason of the signal.
+   */
+  async open(request: Request, attempts: number, reads: (response: Response) => boolean): Promise<Answer> {
     const { apiKey, baseUrl, fetch, timeoutMs } = this.#options;
     const { operation, method, path, headers, body, signal } = request;
     signal?.throwIfAborted();
@@ -126,7 +130,7 @@ export class Transport {
         redirect: 'manual',
         signal: signal ? AbortSignal.any([signal, timer.signal]) : timer.signal,
       } as RequestInit);
-      return { response, text: read ? await response.text() : '' };
+      return { response, text: reads(response) ? await response.text() : '' };
     } catch (error) {
       signal?.throwIfAborted();
       if (timer.signal.aborted) {
@@ -195,7 +199,7 @@ export class Transport {
   }
 
   async #attempt(request: Request, attempts: number): Promise<unknown> {
-    const answer = await this.open(request, attempts, true);
+    const answer = await this.open(request, attempts, () => true);
     const { response, text } = answer;
     const exhaustedMs = readExhaustion(response.headers);
     if (exhaustedMs > 0) this.#pausedUntil = Math.max(this.#pausedUntil, this.#options.clock.now() + exhaustedMs);

@@ -42,8 +42,8 @@ test('a file that opens a destination of a shared server closes it', () => {
   expect(opens.filter((file) => !/\bafterAll\(/.test(textOf(file)))).toEqual([]);
 });
 
-test('what looks for a few digits does so in a text without drawn ids', () => {
-  // One UUID in 4,096 has "4242" at one place: a test that is unlucky so seldom stops somebody else.
+test('tests that a few digits are absent search a text without drawn ids', () => {
+  // About one UUID in 4,096 contains "4242": such a test fails seldom, and then stops a change that did not cause it.
   const absence = /expect\((.*)\)\.not\.toContain\('[0-9a-f]{1,5}'\)/g;
   const found = tests.flatMap((file) =>
     [...textOf(file).matchAll(absence)]

@@ -261,6 +261,20 @@ class AsyncProxy:
         return _read_proxied(self._client._transport, request, await self._client._perform(request))
 
 
+def _write_call(transport: Transport, request: Request) -> Dict[str, Any]:
+    """The arguments of httpx for a request."""
+    options = transport.options
+    return {
+        "method": request.method,
+        "url": options.base_url + request.path,
+        "headers": transport.headers(request),
+        "content": request.content,
+        "timeout": options.timeout if request.timeout is None else request.timeout,
+        # To another address the key and the values would go along.
+        "follow_redirects": False,
+    }
+
+
 class Strongroom(Resources):
     """The client for programs that block. Times are in seconds. Close it, or use it in a with statement."""
 
@@ -283,17 +297,8 @@ class Strongroom(Resources):
         super().__init__(self)
 
     def _perform(self, request: Request) -> Any:
-        options = self._transport.options
         try:
-            return self._http.request(
-                request.method,
-                options.base_url + request.path,
-                headers=self._transport.headers(request),
-                content=request.content,
-                timeout=options.timeout if request.timeout is None else request.timeout,
-                # To another address the key and the values would go along.
-                follow_redirects=False,
-            )
+            return self._http.request(**_write_call(self._transport, request))
         except NETWORK_ERRORS as error:
             return error
 
@@ -348,17 +353,8 @@ class AsyncStrongroom(AsyncResources):
         super().__init__(self)
 
     async def _perform(self, request: Request) -> Any:
-        options = self._transport.options
         try:
-            return await self._http.request(
-                request.method,
-                options.base_url + request.path,
-                headers=self._transport.headers(request),
-                content=request.content,
-                timeout=options.timeout if request.timeout is None else request.timeout,
-                # To another address the key and the values would go along.
-                follow_redirects=False,
-            )
+            return await self._http.request(**_write_call(self._transport, request))
         except NETWORK_ERRORS as error:
             return error
 

@@ -317,7 +317,7 @@ const readPackedLines = async function* (path: string): AsyncGenerator<string> {
  * An archive with its proof, as it is on disk: nothing is compared with the manifest.
  * @returns the newest checkpoints, the lines of the proof, and the rows. @throws StartError without a manifest or a proof.
  */
-export const openProvenArchive = async (
+const openProvenArchive = async (
   path: string,
 ): Promise<{ roots: string[]; proof: AsyncGenerator<string>; rows: AsyncGenerator<string> }> => {
   const { signed_roots, proof } = await readManifest(path);

@@ -1,4 +1,4 @@
-// Streams the rows of the audit log to a file, one line of JSON each, for a SIEM. One process at a time streams.
+// Sends the audit log out of the database: rows to a file as lines of JSON, for a SIEM, and checkpoints. One process at a time does.
 import { appendLines } from '../base/files.ts';
 import { firstIdAt, LEAST_ID, timeOfId } from '../crypto/ids.ts';
 import { takeLease } from '../db/leases.ts';

@@ -5,7 +5,7 @@ import { AppError, payloadTooLarge } from './errors.ts';
 import type { Account, Operation } from './event-loop.ts';
 import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
 import type { Slices } from '../json/slices.ts';
-import { createLoopBudgets, type LoopBudgets } from './loop-budgets.ts';
+import { createLoopBudgets, isAddress, type LoopBudgets } from './loop-budgets.ts';
 import { placeOfIp } from './ip-place.ts';
 import { createTurns } from './turns.ts';
 
@@ -194,8 +194,6 @@ type Ledger = {
   waiting: Set<Waiting>;
   refused: Refusals;
 };
-
-const isAddress = (of: string): boolean => of.includes(' open ');
 
 const words = (name: string): string => name.replaceAll('_', ' ');
 

@@ -11,7 +11,7 @@ export type OperationName = { account: string; route: string; resource: string }
 /** Longer ids belong to no resource, and are cut. */
 const RESOURCE_LENGTH_MAX = 100;
 /** Enough for the name as JSON, also with escapes. */
-export const NAME_BYTES_MAX = 2_048;
+const NAME_BYTES_MAX = 2_048;
 
 /** Told of the time that the event loop worked for an account. */
 export type Payments = { spend(account: Account, usedMs: number): void };

@@ -1,6 +1,6 @@
 // Gives each tenant a budget of event-loop time. A tenant that has used more than its share waits before its next request is read.
-// Turns (accounts.ts) decide who is next, but one tenant that always has work would still keep the loop busy all the time, and
-// whoever comes then waits long, however short its own work is.
+// turns.ts decides whose work is next. But one tenant that always has work would keep the loop busy all the time: each request
+// of another tenant would wait long, however short its own work is.
 import { AppError } from './errors.ts';
 import type { Account } from './event-loop.ts';
 
@@ -56,7 +56,7 @@ type Budget = {
 };
 
 /** Clients without a secret key: the tenant whose key or proxy they use, or `anonymous`, with their address. */
-const isAddress = (account: Account): boolean => account.includes(' open ');
+export const isAddress = (account: Account): boolean => account.includes(' open ');
 const groupOf = (account: Account): string => account.slice(0, account.indexOf(' open '));
 
 export type LoopBudgets = {
@@ -164,7 +164,7 @@ export const createLoopBudgets = (reserve: (account: Account) => { release(): vo
       reject(new AppError('too_many_requests', sentence, { retryAfterSeconds: seconds }));
     };
     const late = setTimeout(refuse, BUDGET_WAIT_MS_MAX);
-    // Nobody reads the refusal then.
+    // The client has gone: the refusal only ends the wait.
     signal?.addEventListener('abort', refuse);
     budget.waiting.add(waiting);
     if (budget.waiting.size === 1) beginWaiting(budget);

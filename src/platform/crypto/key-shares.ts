@@ -182,7 +182,7 @@ const formatShare = (share: KeyShare): string => {
 };
 
 /** @param text UTF-8; the caller overwrites it. @throws ShareFault for a text that is no share, or was changed. */
-export const parseShare = (text: Uint8Array): KeyShare => {
+const parseShare = (text: Uint8Array): KeyShare => {
   const characters = charactersOf(text);
   const bytes = decode(characters.subarray(MARK.length));
   characters.fill(0);
@@ -226,7 +226,7 @@ export const splitRootKey = async (
 };
 
 /** @param shares as many as their threshold, of one set. @throws ShareFault where they do not make the key that was split. */
-export const combineShares = async (shares: readonly KeyShare[]): Promise<Buffer> => {
+const combineShares = async (shares: readonly KeyShare[]): Promise<Buffer> => {
   const secret = await combine(shares.map(({ point }) => point));
   const rootKey = Buffer.from(secret);
   secret.fill(0);

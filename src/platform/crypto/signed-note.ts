@@ -63,7 +63,7 @@ const SPKI_PREFIX = Buffer.from('302a300506032b6570032100', 'hex');
 export type LogPublicKey = { readonly bytes: Buffer; readonly key: KeyObject };
 export type LogSigningKey = { readonly key: KeyObject; readonly publicKey: LogPublicKey };
 
-export const publicKeyOf = (bytes: Uint8Array): LogPublicKey => ({
+const publicKeyOf = (bytes: Uint8Array): LogPublicKey => ({
   bytes: Buffer.from(bytes),
   key: createPublicKey({ key: Buffer.concat([SPKI_PREFIX, bytes]), format: 'der', type: 'spki' }),
 });

@@ -1,4 +1,4 @@
-// Gives requests to destinations a span, and the header `traceparent` where the operator allows it.
+// Measures requests to destinations for the metrics, gives each a span, and sends `traceparent` where the operator allows it.
 import { mark } from '../base/event-loop.ts';
 import type { Metrics } from '../metrics/metrics.ts';
 import type { Egress, EgressRequest } from './client.ts';

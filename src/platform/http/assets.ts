@@ -1,5 +1,5 @@
-// Serves static files and generated texts of pages, compressed once. Files: Their path has a hash of their content, so that browsers may cache them for
-// good. They must not contain secrets or data of clients.
+// Serves static files and generated texts of pages, compressed once. The path of a file has a hash of its content, so that
+// browsers may cache it for good. Files must not contain secrets or data of clients.
 import { crc32, gunzip, gzip } from 'node:zlib';
 import { promisify } from 'node:util';
 import type { FastifyReply, FastifyRequest } from 'fastify';

@@ -230,12 +230,7 @@ const noteBroken = (ctx: Resealing, passes: Passes, tenant_id: string): void =>
  * Re-seals what one tenant has under older keys. Deletes these keys when no process can seal under them any more and nothing is
  * sealed under them. @returns whether the older keys are gone.
  */
-export const resealTenant = async (
-  ctx: Resealing,
-  tenant_id: string,
-  passes: Passes,
-  pacing: Pacing,
-): Promise<boolean> => {
+const resealTenant = async (ctx: Resealing, tenant_id: string, passes: Passes, pacing: Pacing): Promise<boolean> => {
   const known = passes.get(tenant_id);
   if (known?.outcome === 'broken' && ctx.monotonicMs() < known.retryAtMs) return false;
   const rows = createResealRows(ctx.db);

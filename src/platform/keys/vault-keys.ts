@@ -48,7 +48,7 @@ export const findRootKeyBytes = async (config: Config): Promise<Buffer | undefin
 };
 
 /** As `findRootKeyBytes`, in a form that is never logged. */
-export const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
+const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
   const key = await findRootKeyBytes(config);
   return key && new Sensitive<Uint8Array>(key);
 };

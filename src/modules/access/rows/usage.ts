@@ -1,4 +1,4 @@
-// How many tokens of each type a tenant has.
+// Rows of a tenant's usage: requests of each hour by kind and application, and counts of tokens by type.
 import type { UsageKind } from '../../../platform/db/audit-record.ts';
 import type { TenantQuery } from '../../../platform/db/database.ts';
 
@@ -9,7 +9,7 @@ export const LATENCY_BOUNDS_MS = [5, 10, 25, 50, 100, 250, 500, 1_000, 2_500, 5_
 
 const latencyColumns = [...LATENCY_BOUNDS_MS.map((bound) => `ms_${bound}`), 'ms_more'];
 
-/** Rows of all requests, whoever asked. */
+/** The application id of rows that count the requests of all callers. */
 export const ALL_APPLICATIONS = '00000000-0000-0000-0000-000000000000';
 
 /** `hour`: its beginning, in ms since 1970. `latencies`: how many requests took how long. */

@@ -81,12 +81,12 @@ const processPath = `${dirname(here)}/process${extname(here)}`;
 const nodeOptions = ['--disable-sigusr1', '--no-deprecation', '--max-semi-space-size=1', '--v8-pool-size=1'];
 
 /** The token cannot be opened until the configuration or the token is changed. The message is for the operator. */
-export class TokenUnusable extends Error {
+class TokenUnusable extends Error {
   override readonly name = 'TokenUnusable';
 }
 
 /** The PIN is not tried again: tokens lock after some wrong PINs. */
-export class PinRefused extends TokenUnusable {}
+class PinRefused extends TokenUnusable {}
 
 export type Pkcs11Client = {
   /** The ids of the keys. @throws TokenUnusable; KeyServiceFault. */
@@ -212,7 +212,7 @@ const startProcess = async ({ opening, env, closing }: Start, lost: () => void):
   };
 };
 
-export const createPkcs11Client = (opening: Opening, env: Record<string, string>): Pkcs11Client => {
+const createPkcs11Client = (opening: Opening, env: Record<string, string>): Pkcs11Client => {
   let current: Promise<TokenProcess> | undefined;
   let root_key_ids: string[] | undefined;
   let refused: PinRefused | undefined;

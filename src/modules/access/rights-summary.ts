@@ -22,16 +22,19 @@ export type RightsSummary = { can: string[]; cannot: string[] };
 const conditionWords = ({ attribute, operator, value }: RuleCondition): string =>
   `${attribute} ${operator === 'equals' ? 'is' : 'begins with'} ${value}`;
 
-const isEverything = ({ container, conditions }: AccessRule): boolean => conditions === undefined && container === '/';
+/** What a rule says of the tokens that it decides about. */
+type Scope = Pick<AccessRule, 'container' | 'conditions'>;
+
+const isEverything = ({ container, conditions }: Scope): boolean => conditions === undefined && container === '/';
 
 /** Whether an earlier rule decides about all tokens of a later one. Conditions are compared as little as their words need. */
-const hides = (earlier: AccessRule, later: AccessRule): boolean =>
+const hides = (earlier: Scope, later: Scope): boolean =>
   earlier.conditions === undefined &&
   (isEverything(earlier) ||
     (later.conditions === undefined && containerCovers(earlier.container ?? '/', later.container ?? '/')));
 
 /** The tokens of a rule, in words. @param isRest whether earlier rules decide about some of them. */
-const tokensOf = (rule: AccessRule, isRest: boolean): string => {
+const tokensOf = (rule: Scope, isRest: boolean): string => {
   const tokens = isRest ? 'other tokens' : 'tokens';
   if (rule.conditions) return `${tokens} whose ${rule.conditions.map(conditionWords).join(' and whose ')}`;
   return isEverything(rule) ? `all ${tokens}` : `${tokens} below ${rule.container}`;
@@ -55,10 +58,9 @@ const grantsOf = ({ permissions, rules }: Rights, permission: Permission): Grant
     .toSorted((one, other) => one.priority - other.priority);
   const all = permissions.includes(permission) ? [...named, plainRule(permission)] : named;
   return all.flatMap((rule, index) => {
-    const earlier = all.slice(0, index) as AccessRule[];
-    if (earlier.some((each) => hides(each, rule as AccessRule))) return [];
-    const tokens = tokensOf(rule as AccessRule, earlier.length > 0);
-    return [{ tokens, transform: rule.transform }];
+    const earlier = all.slice(0, index);
+    if (earlier.some((each) => hides(each, rule))) return [];
+    return [{ tokens: tokensOf(rule, earlier.length > 0), transform: rule.transform }];
   });
 };
 
@@ -84,19 +86,14 @@ const useWords: Record<Transform, (tokens: string) => string> = {
   default: (tokens) => `use the values of ${tokens} in reactors and through proxies`,
 };
 
-const simple =
-  (verb: string) =>
-  (tokens: string): string =>
-    `${verb} ${tokens}`;
-
-/** What each permission on tokens is in words, and what it is where it is missing. */
+/** What each permission on tokens allows, in words. */
 const ofTokens: readonly [Permission, (grant: Grant) => string][] = [
-  ['token:create', ({ tokens }) => simple('store')(tokens)],
+  ['token:create', ({ tokens }) => `store ${tokens}`],
   ['token:read', ({ tokens, transform }) => readWords[transform](tokens)],
   ['token:search', ({ tokens, transform }) => searchWords[transform](tokens)],
   ['token:use', ({ tokens, transform }) => useWords[transform](tokens)],
-  ['token:update', ({ tokens }) => simple('change')(tokens)],
-  ['token:delete', ({ tokens }) => simple('delete')(tokens)],
+  ['token:update', ({ tokens }) => `change ${tokens}`],
+  ['token:delete', ({ tokens }) => `delete ${tokens}`],
 ];
 
 /** What permissions on other records are about. */

@@ -7,7 +7,7 @@ import { runPeriodically } from '../../platform/base/periodic.ts';
 import { addUsage, LATENCY_BOUNDS_MS, ALL_APPLICATIONS, type UsageRow } from './rows/usage.ts';
 
 /** What a process that dies loses at most. */
-export const WRITE_USAGE_EVERY_MS = 60_000;
+const WRITE_USAGE_EVERY_MS = 60_000;
 /** Rows of a tenant between two writes: of 33 applications with all kinds. Requests of others count in the rows of all. */
 const ROWS_OF_TENANT_MAX = 200;
 /** Rows of all tenants between two writes, of about 300 bytes. Those beyond are not counted, and a warning says so. */

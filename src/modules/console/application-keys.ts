@@ -3,7 +3,17 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import type { Session } from '../people/sessions.ts';
 import { newKeyPage } from './application-page.ts';
 import type { Application } from './application-record.ts';
-import { type Fields, graceField, listOfLines, onceHeader, readGrace, textArea, textInput } from './form-fields.ts';
+import {
+  type Fields,
+  graceField,
+  isReplayed,
+  listOfLines,
+  LOOK,
+  onceHeader,
+  readGrace,
+  textArea,
+  textInput,
+} from './form-fields.ts';
 import { confirmed, idOf, linesOf, problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { addressOf, badge, consolePage, csrfField, time } from './shell.ts';
@@ -127,9 +137,20 @@ const refusalOf = (heading: string, typed: TypedKey, answer: ApiAnswer) => {
     const field = place.replace(/\[.*$/, '');
     problems.set(field, [...(problems.get(field) ?? []), ...sentences]);
   }
-  const lines = problems.size > 0 ? ['The fields below say what is wrong.'] : problemLines(answer);
+  const lines = problems.size > 0 ? [LOOK] : problemLines(answer);
   return { form: { typed, problems }, above: problemsNotice(heading, lines) };
 };
+
+const postKey = (submission: Submission, { id }: Application, typed: TypedKey): Promise<ApiAnswer> =>
+  submission.api({
+    method: 'POST',
+    url: `/applications/${id}/keys`,
+    // A form that is sent twice makes one key.
+    headers: onceHeader(submission.field),
+    json: bodyOfForm(typed),
+    // The member gets all that the application holds.
+    withAllGrants: true,
+  });
 
 const NOT_REPLACED = 'The key was not replaced.';
 
@@ -166,21 +187,14 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
       const above = problemsNotice(NOT_REPLACED, ['The form does not say when the current key ends.']);
       return { status: 400, page: keyPage(submission, application, key, form, above) };
     }
-    const url = `/applications/${application.id}/keys`;
-    const answer = await submission.api({
-      method: 'POST',
-      url,
-      headers: onceHeader(submission.field),
-      json: bodyOfForm(form.typed),
-      withAllGrants: true,
-    });
+    const answer = await postKey(submission, application, form.typed);
     if (!isSuccess(answer)) {
       const refused = refusalOf(NOT_REPLACED, form.typed, answer);
       return { status: answer.status, page: keyPage(submission, application, key, refused.form, refused.above) };
     }
-    if (answer.headers['svc-idempotent-replayed'] === 'true')
-      return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
-    const ended = await endKey(submission, key, `${url}/${key.id}`, grace_seconds);
+    if (isReplayed(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
+    const url = `/applications/${application.id}/keys/${key.id}`;
+    const ended = await endKey(submission, key, url, grace_seconds);
     const above = isSuccess(ended)
       ? undefined
       : problemsNotice('The replaced key still works: revoke it.', problemLines(ended));
@@ -192,21 +206,12 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
   console.postAfterCode(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
     const application = await find(submission);
     const typed = readForm(submission.field);
-    const answer = await submission.api({
-      method: 'POST',
-      url: `/applications/${application.id}/keys`,
-      // A form that is sent twice makes one key.
-      headers: onceHeader(submission.field),
-      json: bodyOfForm(typed),
-      // The member gets all that the application holds.
-      withAllGrants: true,
-    });
+    const answer = await postKey(submission, application, typed);
     if (!isSuccess(answer)) {
       const { form, above } = refusalOf('The key was not made.', typed, answer);
       return { status: answer.status, page: newPage(submission, application, form, above) };
     }
-    if (answer.headers['svc-idempotent-replayed'] === 'true')
-      return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
+    if (isReplayed(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
     return newKeyPage(submission, { ...application, key: (answer.body as { key: string }).key });
   });
 

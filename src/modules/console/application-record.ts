@@ -1,12 +1,11 @@
 // The state of an application's form: what was typed into its fields, as a body of the API, and the API's errors by field.
 import type { RateLimit } from '../../platform/base/application-limits.ts';
+import { DAY_MS } from '../../platform/base/times.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
 import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
 import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
 import type { ApiAnswer } from './visit.ts';
-
-const DAY_MS = 86_400_000;
 
 /** An application as the API shows it. */
 export type Application = {

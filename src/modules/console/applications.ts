@@ -19,21 +19,12 @@ import {
   readForm,
   rulesRefusal,
 } from './application-record.ts';
-import { onceHeader } from './form-fields.ts';
-import { idOf, problemsNotice, tryAgain } from './forms.ts';
+import { isReplayed, linesAbove, LOOK, onceHeader } from './form-fields.ts';
+import { idOf, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { addressOf, badge, consolePage, empty, may, notice, recordsTable } from './shell.ts';
-import {
-  type ApiAnswer,
-  bodyOf,
-  type Console,
-  isSuccess,
-  type Outcome,
-  problemLines,
-  type Submission,
-  type Visit,
-} from './visit.ts';
+import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
 const PATH = '/console/applications';
 
@@ -100,8 +91,6 @@ ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of appli
   });
 };
 
-const isReplayed = ({ headers }: ApiAnswer): boolean => headers['svc-idempotent-replayed'] === 'true';
-
 /** The page with the key. A repeated form gets none: a key is shown once. */
 const shownOnce = (visit: Visit, answer: ApiAnswer): Outcome => {
   const application = answer.body as Application;
@@ -116,8 +105,6 @@ const readTyped = (submission: Submission, id: string | undefined, type: string)
   const typed = readForm((name) => submission.field(name), offered, submission.ctx.newUuid());
   return { id, typed: { ...typed, type }, problems: new Map() };
 };
-
-const LOOK = 'The fields below say what is wrong.';
 
 /** Sends the form to the API. @returns the response, or the form with its errors. */
 const send = async (
@@ -149,11 +136,7 @@ const send = async (
 /** The errors of a refused request in the form. */
 const refuse = (form: ApplicationForm, heading: string, answer: ApiAnswer): Refused => {
   const problems = problemsOfForm(form.typed, answer);
-  const lines = problems.size === 0 ? [...problemLines(answer), tryAgain(answer)] : (problems.get('') ?? [LOOK]);
-  const above = problemsNotice(
-    heading,
-    lines.filter((line) => line !== undefined),
-  );
+  const above = problemsNotice(heading, linesAbove(problems, answer));
   return { status: answer.status, form: { ...form, problems }, above };
 };
 

@@ -1,6 +1,7 @@
 // Text fields of forms that are changed and sent to the API: each with its hint, and with the errors that the API found in it.
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
-import { fieldProblem, invalidAttributes, typedText } from './forms.ts';
+import { fieldProblem, invalidAttributes, tryAgain, typedText } from './forms.ts';
+import { type ApiAnswer, problemLines } from './visit.ts';
 
 /** Error sentences by field. The empty name has those that belong to no field. */
 export type FieldProblems = ReadonlyMap<string, readonly string[]>;
@@ -75,6 +76,19 @@ export const onceHeader = (field: (name: string) => string): Record<string, stri
   const form_id = field('form_id');
   return /^[0-9a-f-]{36}$/.test(form_id) ? { 'svc-idempotency-key': form_id } : {};
 };
+
+/** Whether the API answered a form that was sent before. */
+export const isReplayed = ({ headers }: Pick<ApiAnswer, 'headers'>): boolean =>
+  headers['svc-idempotent-replayed'] === 'true';
+
+/** Above a form whose errors are beside its fields. */
+export const LOOK = 'The fields below say what is wrong.';
+
+/** The lines above a form that the API refused: errors that belong to no field. */
+export const linesAbove = (problems: FieldProblems, answer: ApiAnswer): readonly string[] =>
+  problems.size === 0
+    ? [...problemLines(answer), tryAgain(answer)].filter((line) => line !== undefined)
+    : (problems.get('') ?? [LOOK]);
 
 /** When a replaced key ends. The API takes any number of seconds up to a day. */
 const graces = [

@@ -1,4 +1,5 @@
 // What needs attention, on the home page: code that fails, more reveals than usual, keys that can do too much or end soon, and invitations that wait.
+import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
@@ -9,9 +10,8 @@ import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PA
 import { addressOf, badge, may, time } from './shell.ts';
 import { bodyOf, type Visit } from './visit.ts';
 
-const HOUR_MS = 3_600_000;
 /** Keys that end within this time are named. */
-const ENDS_SOON_MS = 14 * 24 * HOUR_MS;
+const ENDS_SOON_MS = 14 * DAY_MS;
 /** Failed runs that are read to be grouped: the largest page of the API. */
 const FAILED_MAX = 100;
 /** Resources that are named, those with the most failures first. */
@@ -102,7 +102,7 @@ const revealedItems = async (visit: Visit): Promise<Html[]> => {
   if (!may(visit.session, 'log:read')) return [];
   const newest = Math.floor(visit.ctx.now().getTime() / HOUR_MS) * HOUR_MS;
   const watched = Array.from({ length: HOURS_WATCHED }, (_, back) => newest - back * HOUR_MS);
-  const usualHours = (hour: number) => Array.from({ length: USUAL_DAYS }, (_, day) => hour - (day + 1) * 24 * HOUR_MS);
+  const usualHours = (hour: number) => Array.from({ length: USUAL_DAYS }, (_, day) => hour - (day + 1) * DAY_MS);
   const hours = watched.flatMap((hour) => [hour, ...usualHours(hour)]).map((hour) => new Date(hour));
   const counts = await countRevealed(visit.ctx.db.for(visit.session), hours);
   const items = watched.map(async (hour) => {

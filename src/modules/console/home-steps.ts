@@ -3,14 +3,12 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { KEY_VARIABLE } from '../../platform/http/request-samples.ts';
 import { copyBox, samplesFor } from './copy.ts';
 import { findStepsDone } from './home-rows.ts';
+import { SAMPLE_CARD } from './key-jobs.ts';
 import { may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
-/** A card number for tests, which no bank has issued. */
-const SAMPLE = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
-
 /** Stores a card for tests. */
-const call = { path: '/tokens', json: SAMPLE };
+const call = { path: '/tokens', json: { type: 'card', data: SAMPLE_CARD } };
 
 const command = (language: string, text: string): Html =>
   html`<details><summary>Store a card with ${language}</summary>${copyBox(language, text)}</details>`;

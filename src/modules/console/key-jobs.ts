@@ -67,7 +67,7 @@ const rightsSchema = z.object({
 /** The rights in the body of an application, or in an application that the API shows. Undefined for a body that it would refuse. */
 export const rightsIn = (body: object): Rights | undefined => {
   const { data } = rightsSchema.safeParse(body);
-  return data && { ...data, permissions: data.permissions.filter(isPermission), container: data.containers?.[0] };
+  return data && { ...data, container: data.containers?.[0] };
 };
 
 /** Lists that a permission reads. */
@@ -82,7 +82,7 @@ const lists: readonly [Permission, string][] = [
 ];
 
 /** A card number for tests, which no bank has issued. Cards are stored in CARD_CONTAINER, unless a request says otherwise. */
-const SAMPLE_CARD = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 };
+export const SAMPLE_CARD = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 };
 const CARD_CONTAINER = '/pci/high/';
 
 /** What stands for the id of a token in a request. */

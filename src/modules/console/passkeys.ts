@@ -17,7 +17,7 @@ import { visitorOf } from './second-factor.ts';
 import { csrfField, recordsTable, time } from './shell.ts';
 import { ACCOUNT_PATH, type Console, type Outcome, type Submission, type Visit } from './visit.ts';
 
-export const PASSKEYS_PATH = `${ACCOUNT_PATH}/passkeys`;
+const PASSKEYS_PATH = `${ACCOUNT_PATH}/passkeys`;
 
 /** What was typed, and what was wrong with it. */
 export type PasskeyProblems = { name?: string; nameProblem?: string; passwordProblem?: string };

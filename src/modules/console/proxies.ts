@@ -9,7 +9,7 @@ import { authBadge, proxyPage, type Tester } from './proxy-page.ts';
 import type { Proxy } from './proxy-record.ts';
 import { showPreview } from './proxy-preview.ts';
 import { requestsCard } from './proxy-requests.ts';
-import { newRequest, type ReadRequest, readRequest, type Typed } from './proxy-request.ts';
+import { newRequest, readRequest, type Typed } from './proxy-request.ts';
 import { findStoredProxy, proxySavePages } from './proxy-save.ts';
 import { sendRequest } from './proxy-send.ts';
 import { consolePage, empty, may, notice, recordsTable } from './shell.ts';
@@ -83,22 +83,12 @@ const tryRequest = async (submission: Submission, tester: Tester): Promise<Outco
   const { request, problems } = readRequest(tester.typed, submission.ctx.config.headerPrefixes);
   if (!request) return show(422, { problems });
   if (!tester.proxy && !URL.canParse(tester.typed.destination)) return show(422, { problems: NO_DESTINATION });
-  if (submission.field('do') === 'send') return send(submission, { tester, request, show });
-  const asked = { proxy: tester.proxy, request, route: routeOf(tester) };
-  return show(200, { above: await showPreview(submission, asked) });
-};
-
-const send = async (
-  submission: Submission,
-  {
-    tester,
-    request,
-    show,
-  }: { tester: Tester; request: ReadRequest; show(status: number, more: Partial<Tester>): Outcome },
-): Promise<Outcome> => {
+  const route = routeOf(tester);
+  if (submission.field('do') !== 'send')
+    return show(200, { above: await showPreview(submission, { proxy: tester.proxy, request, route }) });
   if (submission.field('sure') !== 'yes')
     return show(422, { problems: { sure: ['Say that it is to be sent. Nothing was sent.'] } });
-  return show(200, { above: await sendRequest(submission, request, routeOf(tester)) });
+  return show(200, { above: await sendRequest(submission, request, route) });
 };
 
 export const proxiesPages = (console: Console): void => {

@@ -1,10 +1,10 @@
 // The key of a stored proxy: the form that replaces it, and the page that shows the new one.
 import { html, type Html } from '../../platform/http/html.ts';
-import { graceField, onceHeader, readGrace } from './form-fields.ts';
+import { graceField, isReplayed, onceHeader, readGrace } from './form-fields.ts';
 import { confirmed, idOf, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import type { Proxy } from './proxy-record.ts';
-import { addressOf, consolePage, notice, time } from './shell.ts';
+import { consolePage, notice, time } from './shell.ts';
 import { type Console, isSuccess, type Outcome, problemLines, type Visit } from './visit.ts';
 
 const PATH = '/console/proxies';
@@ -58,7 +58,7 @@ export const proxyKeyPages = (console: Console): void => {
       withAllGrants: true,
     });
     if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
-    if (answer.headers['svc-idempotent-replayed'] === 'true') return { seeOther: addressOf(`${PATH}/${id}`, {}) };
+    if (isReplayed(answer)) return { seeOther: `${PATH}/${id}` };
     return newKeyPage(submission, answer.body as Proxy);
   });
 };

@@ -2,8 +2,8 @@
 import { AppError } from '../../platform/base/errors.ts';
 import { listNames } from '../logs/name-rows.ts';
 import { namesOf } from './actor-names.ts';
-import { onceHeader } from './form-fields.ts';
-import { idOf, problemsNotice, tryAgain } from './forms.ts';
+import { linesAbove, LOOK, onceHeader } from './form-fields.ts';
+import { idOf, problemsNotice } from './forms.ts';
 import { proxyFormPage } from './proxy-form.ts';
 import {
   bodyOfProxyForm,
@@ -16,14 +16,12 @@ import {
   seenOf,
 } from './proxy-record.ts';
 import { addressOf, may, notice } from './shell.ts';
-import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
+import { bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
 const PATH = '/console/proxies';
 
 /** Applications that the form names, the newest first. */
 const APPLICATIONS_MAX = 100;
-
-const LOOK = 'The fields below say what is wrong.';
 
 export const findStoredProxy = async (visit: Visit): Promise<Proxy> =>
   bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
@@ -38,13 +36,9 @@ const show = async (visit: Visit, form: ProxyForm, above?: Parameters<typeof pro
 
 const save = async (submission: Submission, proxy: Proxy | undefined): Promise<Outcome> => {
   const form = readProxyForm(proxy, submission.field);
-  const refuse = async (status: number, problems: ProxyForm['problems'], lines: readonly (string | undefined)[]) => {
+  const refuse = async (status: number, problems: ProxyForm['problems'], lines: readonly string[]) => {
     const heading = proxy ? 'The proxy was not saved.' : 'The proxy was not created.';
-    const above = problemsNotice(
-      heading,
-      lines.filter((line) => line !== undefined),
-    );
-    return { status, page: await show(submission, { ...form, problems }, above) };
+    return { status, page: await show(submission, { ...form, problems }, problemsNotice(heading, lines)) };
   };
   if (proxy && form.typed.seen !== seenOf(proxy)) {
     const sentence =
@@ -67,8 +61,7 @@ const save = async (submission: Submission, proxy: Proxy | undefined): Promise<O
     return { seeOther: addressOf(`${PATH}/${(answer.body as Proxy).id}`, { done }) };
   }
   const problems = problemsOfProxyForm(form, answer);
-  const lines = problems.size === 0 ? [...problemLines(answer), tryAgain(answer)] : (problems.get('') ?? [LOOK]);
-  return refuse(answer.status, problems, lines);
+  return refuse(answer.status, problems, linesAbove(problems, answer));
 };
 
 export const proxySavePages = (console: Console): void => {

@@ -66,7 +66,7 @@ const lineOf = (type: string, data: unknown): string => {
 
 const isHidden = ({ data }: ShownToken): boolean => data === undefined || data === null;
 
-export const hiddenValue = html`<span class="quiet">hidden</span>`;
+const hiddenValue = html`<span class="quiet">hidden</span>`;
 
 /** The masked value in one line. */
 export const maskLine = (token: ShownToken): Html =>

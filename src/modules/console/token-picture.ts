@@ -1,4 +1,5 @@
 // "Where has this card been?" as inline SVG: its source, the vault, and each place to which the value went.
+import { DAY_MS, HOUR_MS, MINUTE_MS } from '../../platform/base/times.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { clipped } from './list-parts.ts';
 import { type Place, placesOf, placesTable, sourceOf, type Timeline } from './token-timeline.ts';
@@ -6,10 +7,6 @@ import { time } from './shell.ts';
 
 /** Places that the picture draws. The table below it has the others. */
 const PLACES_MAX = 6;
-
-const MINUTE_MS = 60_000;
-const HOUR_MS = 60 * MINUTE_MS;
-const DAY_MS = 24 * HOUR_MS;
 
 const units = [
   ['d', DAY_MS],

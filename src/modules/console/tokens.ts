@@ -19,6 +19,7 @@ import {
 } from './list-parts.ts';
 import { DELETE_PATH, deleteCard, deleteFound, type DeleteProblem } from './delete-by-search.ts';
 import { badge, addressOf, consolePage, csrfField, empty, notice, recordsTable, time } from './shell.ts';
+import { uuid } from './forms.ts';
 import { tokenPages } from './token-page.ts';
 import { maskLine, type ShownToken, tokenLink } from './token-parts.ts';
 import type { Console, Submission, Outcome, Visit } from './visit.ts';
@@ -142,8 +143,6 @@ const showList = async (visit: Visit): Promise<Outcome> => {
 /** Longer text is no pasted id or indexed value. Two times this length and the field names fit into a query. */
 const BARE_TEXT_LENGTH_MAX = 80;
 const bareText = /^[^\s:"()\\*[\]{}!-][^\s:"()\\*[\]{}]*$/u;
-
-const uuid = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /**
  * The query for the API. Text without a field, such as a pasted id or the last four digits, means an id or a data value. A UUID means an

@@ -5,14 +5,14 @@ import { RUNS_PATH } from './run-record.ts';
 import { addressOf } from './shell.ts';
 
 /** Kinds in the order of their stack, with their words. */
-export const shownKinds = [
+const shownKinds = [
   ['stored', 'stored'],
   ['used', 'used'],
   ['revealed', 'revealed'],
   ['errors', 'errors'],
 ] as const;
 
-export type ShownKind = (typeof shownKinds)[number][0];
+type ShownKind = (typeof shownKinds)[number][0];
 
 /** What was done from one time to another: tokens by kind, and requests that failed. */
 export type Step = Record<ShownKind, number> & { start: Date; end: Date };
@@ -39,7 +39,7 @@ const BARS = 150;
 const LABELS = 18;
 const BASE = TOP + BARS;
 
-export const stepLabel = ({ start, end }: Pick<Step, 'start' | 'end'>): string => {
+const stepLabel = ({ start, end }: Pick<Step, 'start' | 'end'>): string => {
   const [day = '', clock = ''] = start.toISOString().split('T');
   return end.getTime() - start.getTime() > 3_600_000 ? day.slice(5) : clock.slice(0, 5);
 };

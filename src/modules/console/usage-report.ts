@@ -1,4 +1,5 @@
 // Reads the usage report of the API, and fills it up to a step for each hour or day.
+import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
 import type { Step } from './usage-chart.ts';
 import { addressOf } from './shell.ts';
 import { bodyOf, type Visit } from './visit.ts';
@@ -19,8 +20,7 @@ export type Report = {
 
 export type StepRange = { by: 'hour' | 'day'; steps: number };
 
-const HOUR_MS = 3_600_000;
-export const stepMs = { hour: HOUR_MS, day: 24 * HOUR_MS } as const;
+export const stepMs = { hour: HOUR_MS, day: DAY_MS } as const;
 
 /** Where the first step begins, if the last one has a time in it. */
 export const beginningOf = ({ by, steps }: StepRange, within: Date): Date =>

@@ -47,27 +47,16 @@ const tookText = (metrics: readonly Metric[]): string => {
   return least === most ? (least as string) : `${least} to ${most}`;
 };
 
-const kindsTable = (metrics: readonly Metric[], { by }: StepRange): Html =>
-  recordsTable('Usage by kind', kinds, [
+const kindsTable = (metrics: readonly Metric[], { by }: StepRange): Html => {
+  const byKind = Map.groupBy(metrics, ({ kind }) => kind);
+  const of = (kind: string): readonly Metric[] => byKind.get(kind) ?? [];
+  return recordsTable('Usage by kind', kinds, [
     { label: 'What', cell: ([, words]) => words },
-    {
-      label: 'Requests',
-      cell: ([kind]) =>
-        sumOf(
-          metrics.filter((each) => each.kind === kind),
-          'requests',
-        ),
-    },
-    {
-      label: 'Tokens',
-      cell: ([kind]) =>
-        sumOf(
-          metrics.filter((each) => each.kind === kind),
-          'tokens',
-        ),
-    },
-    { label: `95 % took at most, by ${by}`, cell: ([kind]) => tookText(metrics.filter((each) => each.kind === kind)) },
+    { label: 'Requests', cell: ([kind]) => sumOf(of(kind), 'requests') },
+    { label: 'Tokens', cell: ([kind]) => sumOf(of(kind), 'tokens') },
+    { label: `95 % took at most, by ${by}`, cell: ([kind]) => tookText(of(kind)) },
   ]);
+};
 
 type Shown = { range: StepRange; day: Date; application_id: string | undefined };
 

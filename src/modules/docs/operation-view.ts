@@ -26,7 +26,7 @@ const exampleOf = ({ example, schema }: Node): unknown => {
   return example ?? (Array.isArray(examples) ? examples[0] : undefined);
 };
 
-/** Sent with each request by the page that tries it, or of no use there. */
+/** Not the trace id: a person who tries a request has none. */
 const isShownInForm = ({ name }: Node): boolean => name !== 'SVC-TRACE-ID';
 
 /** The request of the document's examples: every part of the path, what is required, and headers that have an example. */

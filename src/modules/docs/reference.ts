@@ -57,7 +57,7 @@ export const nameOfReference = (reference: unknown): string => textOf(reference)
 /** The order of operations on one path. */
 const METHODS = ['post', 'get', 'put', 'patch', 'delete'];
 
-/** The examples of a body or response. Undefined for one without content. */
+/** The examples of a body or response. */
 export const examplesOf = (media: Node): Example[] => {
   const many = Object.values(nodeOf(media['examples'])).map((each) => {
     const { summary, value } = nodeOf(each);
@@ -79,6 +79,7 @@ const createResolver =
     return found;
   };
 
+/** Undefined for a body without content. */
 const bodyOf = (body: Node): Operation['body'] => {
   const media = Object.entries(nodeOf(body['content']));
   const [first] = media;
@@ -125,16 +126,14 @@ export const readReference = (document: Node): Reference => {
   const chapterOf = (name: string): Chapter => {
     const slug = name.toLowerCase().replaceAll(' ', '-');
     const own = operations.filter(({ tag }) => tag === name).map(({ operation }) => operation);
-    const [first, others] = [true, false].map((isFirst) =>
-      own.filter(({ path }) => path.startsWith(`/${slug}`) === isFirst),
-    );
+    const isNamed = ({ path }: Operation): boolean => path.startsWith(`/${slug}`);
     return {
       name,
       slug,
       description: textOf(tags.get(name)?.['description']),
       links: linksOf(tags.get(name) ?? {}),
       // The records that a chapter is named after come first.
-      operations: [...(first ?? []), ...(others ?? [])],
+      operations: [...own.filter(isNamed), ...own.filter((each) => !isNamed(each))],
     };
   };
   const { version, description } = nodeOf(document['info']);

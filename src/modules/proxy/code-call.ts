@@ -1,4 +1,4 @@
-// Converts a call of `svc.proxy` by running code to a proxy request, and the response to JSON.
+// Runs the response transform of a stored proxy. Converts a call of `svc.proxy` to a request, and its response to JSON.
 import { z } from 'zod';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
@@ -23,8 +23,6 @@ import { boundedRecord } from '../../platform/json/json-shape.ts';
 import { toFieldError } from '../../platform/http/sentences.ts';
 import { answerProblem, namedHeaders, readValue } from './message.ts';
 import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
-
-// Runs the response transform of a stored proxy over a whole, decoded response.
 
 export const answerOfCode = (
   { status, headers, body }: CodeResponse,

@@ -37,7 +37,7 @@ export const TOO_MANY_PARAMETERS = `must have at most ${QUERY_PARAMETERS_MAX} pa
  * Path and query before values are inserted. An expression may be longer than its value: as many as a request may have, each as
  * `svc.expression` writes it, take 46,000 characters.
  */
-export const TARGET_CHARACTERS_MAX = 65_536;
+const TARGET_CHARACTERS_MAX = 65_536;
 
 const TOO_LONG = `must leave the URL of the destination at most ${URL_CHARACTERS_MAX} characters`;
 

@@ -290,6 +290,14 @@ describe('A preview', () => {
     expect([nameless.status, textOf(nameless.text).includes('No token has this id')]).toEqual([200, true]);
   });
 
+  test('has a body of 64 KB at most', async () => {
+    const bodyOf = (length: number) => `"${'x'.repeat(length - 2)}"`;
+    const of = async (length: number) => textOf((await press(proxy, 'preview', { body: bodyOf(length) })).text);
+    expect(await of(64 * 1024)).toContain('What the destination would get');
+    expect(await of(64 * 1024 + 1)).toContain('A body of more than 64 KB has no preview. Nothing was sent.');
+    expectNothingSent();
+  });
+
   test('says what the destination, the proxy and its code would do', async () => {
     const literal = await makeProxy(server, {
       destination_url: url,

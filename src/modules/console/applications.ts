@@ -37,7 +37,7 @@ const doneSentences: ReadonlyMap<string, string> = new Map([
   ['deleted', 'The application was deleted. Its keys no longer work.'],
   ['key-saved', 'The key was saved.'],
   ['key-revoked', 'The key was revoked. It no longer works.'],
-  ['shown', 'This form was sent before. The key was shown then: if it was not copied, make a new key.'],
+  ['shown', 'This form was sent before, and a key is shown once. If you did not copy it, make a new key.'],
 ]);
 
 const doneNotice = (visit: Visit): Html | undefined => {

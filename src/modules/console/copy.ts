@@ -11,8 +11,12 @@ export type ApiCall = {
   json?: unknown;
 };
 
-/** Where clients reach the API. A console with a host of its own is not the API's. */
-const vaultUrl = ({ ctx, request }: Visit): string => ctx.config.publicUrl ?? `${request.protocol}://${request.host}`;
+/** Stands for the address of the API where a console with a host of its own does not know it. */
+const UNKNOWN_VAULT = 'https://YOUR-VAULT';
+
+/** Where clients reach the API. */
+const vaultUrl = ({ ctx: { config }, request }: Visit): string =>
+  config.publicUrl ?? (config.consoleHost === undefined ? `${request.protocol}://${request.host}` : UNKNOWN_VAULT);
 
 /** A request in each language. @param call its path is below the URL of the vault. */
 export const samplesFor = (

@@ -26,6 +26,9 @@ type Token = { type: string; containers: string[]; data?: Json };
 const EXPRESSION_SHOWN_MAX = 200;
 const MASK_SHOWN_MAX = 500;
 
+/** Larger bodies are searched in turns when they are sent, and a preview searches at once. */
+const PREVIEWED_BYTES_MAX = 64 * 1024;
+
 const nothing: RequestPlaces = { path: '', query: '', headers: [], body: undefined };
 
 /** The same rule as in modules/tokens/expressions/expansion.ts. */
@@ -160,6 +163,8 @@ type Asked = { proxy: Proxy | undefined; request: ReadRequest; route: Record<str
 /** The preview, for the page. */
 export const showPreview = async (visit: Visit, asked: Asked): Promise<Html> => {
   const { proxy, request } = asked;
+  if (Buffer.byteLength(request.body ?? '') > PREVIEWED_BYTES_MAX)
+    return notice('bad', `A body of more than ${PREVIEWED_BYTES_MAX / 1024} KB has no preview. Nothing was sent.`);
   const found = proxy?.expressions === 'off' ? [] : findAll(request);
   const ids = new Set(found.flatMap(({ id }) => (id === undefined ? [] : [id])));
   const tokens = await lookUp(visit, ids);

@@ -192,7 +192,7 @@ describe('a new application', () => {
     const [{ id }] = (await listed()).filter(({ name }) => name === 'Once') as [Application];
     expect(again.headers.get('location')).toBe(`${pathOf({ id })}?done=shown`);
     const page = await member.follow(again);
-    expect(textOf(page.text)).toContain('This form was sent before.');
+    expect(textOf(page.text)).toContain('This form was sent before, and a key is shown once.');
     for (const path of [PATH, pathOf({ id }), `${PATH}/new`, '/console/logs', `/console/logs?entity_id=${id}`])
       expect((await member.get(path)).text, path).not.toContain(key);
     const [, , public_id, secret = ''] = key.split('_');

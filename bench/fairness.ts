@@ -18,9 +18,9 @@ import { remove, type RunningServer, startServer, stopChild } from './servers.ts
 import { headersOf, median, round } from './turns.ts';
 
 const run = promisify(execFile);
-const scriptPath = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
+export const scriptPath = (name: string): string => fileURLToPath(new URL(name, import.meta.url));
 
-const METRICS_TOKEN = 'of-the-bench-'.repeat(4);
+export const METRICS_TOKEN = 'of-the-bench-'.repeat(4);
 const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 5);
 /** Of one measurement. Where requests are few it takes longer, as a p99 needs samples above it. A round of a row takes a minute. */
 const SECONDS_LEAST = 8;
@@ -57,7 +57,7 @@ const ECHO = 'module.exports = async (req) => ({ raw: req.args.length });';
 
 /** What the others do meanwhile. */
 type Asked = { method: 'GET' | 'POST'; path: string; headers: Record<string, string>; body?: string };
-type Paced = { p50_ms: number; p99_ms: number; max_ms: number; samples: number; errors: number };
+export type Paced = { p50_ms: number; p99_ms: number; max_ms: number; samples: number; errors: number };
 
 const post = async (url: string, key: string, body: unknown): Promise<any> => {
   const response = await fetch(url, { method: 'POST', headers: headersOf(key), body: JSON.stringify(body) });
@@ -65,7 +65,7 @@ const post = async (url: string, key: string, body: unknown): Promise<any> => {
   return response.json();
 };
 
-const paced = async (
+export const paced = async (
   server: RunningServer,
   { method, path, headers, body }: Asked,
   rate: number,
@@ -128,7 +128,7 @@ const setUpAttacks = async (
   };
 };
 
-const setUp = async (server: RunningServer, destinationUrl: string, hostileUrl: string): Promise<Setup> => {
+export const setUp = async (server: RunningServer, destinationUrl: string, hostileUrl: string): Promise<Setup> => {
   const { base_url } = server.credentials;
   const made = Array.from({ length: TENANTS }, (_, at) => {
     const tenant = server.command(['tenants', 'create', '--name', `Bad ${at}`, '--json']) as {
@@ -182,7 +182,7 @@ const setUp = async (server: RunningServer, destinationUrl: string, hostileUrl: 
 };
 
 /** Stops a child and gives what it printed. */
-const endOf = async (child: ChildProcess): Promise<string> => {
+export const endOf = async (child: ChildProcess): Promise<string> => {
   const printed: string[] = [];
   child.stdout?.on('data', (text: Buffer) => printed.push(String(text)));
   child.kill('SIGTERM');
@@ -207,7 +207,7 @@ const rows: [manner: string, others: 'read' | 'run' | 'forward'][] = [
 ];
 
 /** Attacks on the event loop: others read at a fixed rate meanwhile. */
-const attackRows =
+export const attackRows =
   'k1 k2 l1 l1-anonymous l2 l3 l4 l5 l6 l6-destination l7 l7-anonymous m1 m2 m3 m3-search document'.split(' ');
 /** Those that matter most, by BENCH_ROWS=most. */
 const mostRows = ['k1', 'k2', 'l2', 'l6', 'm2', 'expressions'];
@@ -257,7 +257,8 @@ const longestOf = async (server: RunningServer): Promise<Record<string, number>>
   return Object.fromEntries(Array.from(found, ([, tenant = '', seconds]) => [tenant, Number(seconds)]));
 };
 
-export const fairness = async () => {
+/** Starts a server, its destination and one with a hostile certificate. */
+export const startAttacked = async () => {
   const destination = await startDestination();
   const hostile = await startDestination(slowCertificateFor(HOST));
   const server = await startServer(undefined, {
@@ -265,6 +266,17 @@ export const fairness = async () => {
     METRICS_TOKEN,
     NODE_EXTRA_CA_CERTS: destination.caPath,
   });
+  const stop = async (): Promise<void> => {
+    await server.stop();
+    remove(server.dataDir);
+    await destination.stop();
+    await hostile.stop();
+  };
+  return { server, destination, hostile, stop };
+};
+
+export const fairness = async () => {
+  const { server, destination, hostile, stop } = await startAttacked();
   try {
     const { base_url, api_key } = server.credentials;
     const pid = server.child.pid as number;
@@ -353,9 +365,6 @@ export const fairness = async () => {
     }
     return results;
   } finally {
-    await server.stop();
-    remove(server.dataDir);
-    await destination.stop();
-    await hostile.stop();
+    await stop();
   }
 };

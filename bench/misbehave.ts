@@ -97,7 +97,26 @@ const expressions = JSON.stringify(
   })),
 );
 
+/** So many requests at once that send a byte now and then: bodies with a key, without one, and through an open proxy. */
+const SLOW_REQUESTS = 2_000;
+const SLOW_BYTE_MS = 2_000;
+const slowHeads = [
+  `POST /tokenize HTTP/1.1\r\nsvc-api-key: ${firstKey}\r\n`,
+  'POST /console/sign-in HTTP/1.1\r\n',
+  `POST /proxy HTTP/1.1\r\nsvc-proxy-key: ${setup.open_proxy_key}\r\n`,
+];
+
+const trickle = (head: string): Promise<void> =>
+  holdOpen(`${head}host: localhost\r\ncontent-type: application/json\r\ncontent-length: 100000\r\n\r\n`, (socket) => {
+    const timer = setInterval(() => socket.write('x'), SLOW_BYTE_MS);
+    socket.once('close', () => clearInterval(timer));
+  });
+
 const manners: Record<string, () => Promise<unknown>> = {
+  slow: () =>
+    Promise.all(
+      Array.from({ length: SLOW_REQUESTS }, (_, each) => trickle(slowHeads[each % slowHeads.length] as string)),
+    ),
   unread: () => {
     const headers = { 'svc-api-key': firstKey, 'content-type': 'application/json' };
     return Promise.all(Array.from({ length: 100 }, () => holdOpen(rawRequest('/detokenize', headers, fiveMegabytes))));

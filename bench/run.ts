@@ -10,6 +10,7 @@ import { memory, start } from './process.ts';
 import { proxyCard, proxyLatency, proxyMemory, proxyPass } from './proxy.ts';
 import { reactFetch, reactPaced, reactThroughput } from './react.ts';
 import { detokenizeHundred, readOne } from './read.ts';
+import { siege } from './siege.ts';
 import { sandboxCpu, sandboxMemory, sandboxRecovery, sandboxStart } from './sandbox.ts';
 import { tenants } from './tenants.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
@@ -40,6 +41,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   fields,
   lists,
   logs,
+  siege,
   start,
   memory,
   workers,

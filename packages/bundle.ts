@@ -1,5 +1,5 @@
-// Bundles the npm packages: this version of the fields library, with the scripts that the server serves, the client for Node, and
-// the package for tests. Writes what clients have from the OpenAPI document.
+// Bundles the npm packages: this version of the fields library, with the scripts that the server serves, the client for Node, the
+// command line, and the package for tests. Writes what clients have from the OpenAPI document.
 // Runs when the project is built.
 import { createHash } from 'node:crypto';
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
@@ -28,6 +28,8 @@ const common: BuildOptions = {
 };
 
 rmSync(served, { recursive: true, force: true });
+// The names of its chunks change with their text.
+rmSync(join(packages, 'cli/dist'), { recursive: true, force: true });
 mkdirSync(served, { recursive: true });
 const to = (name: string): string => join(served, version, name);
 const document = JSON.parse(readFileSync(join(packages, '../openapi/openapi.json'), 'utf8'));
@@ -37,6 +39,8 @@ writeFileSync(join(packages, '../sdk/python/strongroom/_generated.py'), writePyt
 /** For Node 20 and later, as the server's own entry points. */
 const forNode: BuildOptions = { bundle: true, platform: 'node', target: 'node20' };
 const node: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'node'), entryPoints: ['src/strongroom.ts'] };
+/** Its packages are installed beside it, where scanners see them. */
+const cli: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'cli'), packages: 'external', splitting: true };
 const testing: BuildOptions = { ...forNode, absWorkingDir: join(packages, 'testing') };
 const isCommonJs = '{ "type": "commonjs" }\n';
 mkdirSync(join(packages, 'node/dist/cjs'), { recursive: true });
@@ -44,6 +48,7 @@ writeFileSync(join(packages, 'node/dist/cjs/package.json'), isCommonJs);
 await Promise.all([
   build({ ...node, format: 'esm', outfile: 'dist/strongroom.js' }),
   build({ ...node, format: 'cjs', outfile: 'dist/cjs/strongroom.js' }),
+  build({ ...cli, entryPoints: ['src/bin.ts', 'src/main.ts'], format: 'esm', outdir: 'dist' }),
   build({ ...testing, entryPoints: ['src/testing.ts', 'src/guard.ts'], format: 'esm', outdir: 'dist' }),
   // Jest loads CommonJS.
   build({

@@ -29,6 +29,7 @@ const inputs = [
 /** What a build writes. */
 const outputs = new Set([
   'src/generated',
+  'packages/cli/dist',
   'packages/fields/dist',
   'packages/fields-react/dist',
   'packages/node/dist',

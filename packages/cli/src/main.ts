@@ -1,0 +1,78 @@
+// The command line for developers: it talks to any vault with an API key. Exports what the bin and the server's own bin run.
+import { Command, CommanderError } from 'commander';
+import { addLogin } from './commands/login.ts';
+import { addLogs } from './commands/logs.ts';
+import { addTokens } from './commands/tokens.ts';
+import { addCompletion } from './completion.ts';
+import type { Scope } from './define.ts';
+import { describeFailure, EXIT, EXIT_TEXTS } from './exit-codes.ts';
+import type { Surroundings } from './io.ts';
+
+export type { Surroundings } from './io.ts';
+
+const VERSION = '0.1.0';
+
+const exitTable = (): string => EXIT_TEXTS.map(([code, text]) => `  ${String(code).padEnd(4)} ${text}`).join('\n');
+
+const createProgram = (surroundings: Surroundings): Command => {
+  const scope: Scope = { surroundings };
+  const { stdout, stderr } = surroundings;
+  const program = new Command('strongroom')
+    .description(
+      'The command line of a Strongroom vault. It needs the address of a vault and an API key: strongroom login.',
+    )
+    .version(VERSION, '-V, --version', 'prints the version')
+    .helpOption('-h, --help', 'prints the help')
+    .helpCommand(false)
+    .exitOverride()
+    // Errors become one line in runCli.
+    .configureOutput({
+      writeOut: (text) => stdout.write(text),
+      writeErr: (text) => stderr.write(text),
+      outputError: () => {},
+    })
+    .addHelpText('after', () => `\nExit codes:\n${exitTable()}`);
+  addLogin(scope, program);
+  addTokens(scope, program);
+  addLogs(scope, program);
+  addCompletion(scope, program);
+  return program;
+};
+
+/** Whether these words begin a command of this program. Words of options are not looked at. */
+export const hasCommand = (words: readonly string[], surroundings: Surroundings): boolean => {
+  let [command, at]: [Command, number] = [createProgram(surroundings), 0];
+  for (; at < words.length; at += 1) {
+    const child = command.commands.find((each) => each.name() === words[at]);
+    if (!child) break;
+    command = child;
+  }
+  // A group alone is one as well; `logs archive` is none.
+  return at > 0 && (command.commands.length === 0 || at === words.length);
+};
+
+const commandLineError = ({ message }: CommanderError): string => {
+  const text = message.replace(/^error: /, '').replaceAll(/\s*\n\s*/g, ' ');
+  return `${text[0]?.toUpperCase()}${text.slice(1)}${/[.?)]$/.test(text) ? '' : '.'}`;
+};
+
+/**
+ * Runs one command. @param argv its words and options, without the program. @returns its exit code.
+ * A failure is one line on stderr.
+ */
+export const runCli = async (argv: readonly string[], surroundings: Surroundings): Promise<number> => {
+  try {
+    await createProgram(surroundings).parseAsync([...argv], { from: 'user' });
+    return EXIT.done;
+  } catch (error) {
+    if (error instanceof CommanderError) {
+      if (error.exitCode === 0) return EXIT.done;
+      // The help of a group that was named alone is its own error.
+      if (error.code !== 'commander.help') surroundings.stderr.write(`${commandLineError(error)}\n`);
+      return EXIT.usage;
+    }
+    const { line, exitCode } = describeFailure(error);
+    surroundings.stderr.write(`${line}\n`);
+    return exitCode;
+  }
+};

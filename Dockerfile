@@ -49,6 +49,7 @@ COPY --from=build /app/dist ./dist
 COPY --from=build /app/bin ./bin
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/formulas ./formulas
+COPY --from=build /app/openapi ./openapi
 COPY --from=build /app/package.json ./
 # What is in the image of npm's packages, for scanners.
 COPY --from=build /app/sbom.cdx.json ./

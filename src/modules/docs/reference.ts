@@ -113,7 +113,7 @@ const linksOf = (tag: Node): Link[] =>
     url: textOf(url),
   }));
 
-/** @param document as documentOf returns it. */
+/** @param document as readDocument returns it. */
 export const readReference = (document: Node): Reference => {
   const resolve = createResolver(document);
   const operations = Object.entries(nodeOf(document['paths'])).flatMap(([path, item]) =>

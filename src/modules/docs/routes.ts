@@ -5,7 +5,7 @@ import { version } from '../../platform/base/version.ts';
 import { type Config, consoleUrlOf } from '../../platform/config/config.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { createPacked, sendPacked } from '../../platform/http/assets.ts';
-import { documentOf } from '../../platform/http/openapi/openapi.ts';
+import { readDocument } from '../../platform/http/openapi/openapi.ts';
 import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
 import { type Node, readReference } from './reference.ts';
 import { chapterPage, createOverview, DOCS_PATH, DOCUMENT_PATH, type Places } from './reference-pages.ts';
@@ -33,7 +33,7 @@ export const docsRoutes = (app: App, { headerPrefixes }: DocsConfig): void => {
     return (request.headers.accept ?? '').includes('text/html') ? reply.redirect(DOCS_PATH, 302) : welcome;
   });
   const served = createPacked(() =>
-    JSON.stringify(withPrefixes({ ...documentOf(app), servers: servedFrom }, headerPrefixes)),
+    JSON.stringify(withPrefixes({ ...readDocument(), servers: servedFrom }, headerPrefixes)),
   );
   app.get(DOCUMENT_PATH, open, async (request, reply) =>
     sendPacked(request, reply, 'application/json; charset=utf-8', served),
@@ -42,7 +42,7 @@ export const docsRoutes = (app: App, { headerPrefixes }: DocsConfig): void => {
 
 /** Call within `addPages`. */
 export const docsPages = (scope: App, config: DocsConfig): void => {
-  const reference = once(() => readReference(withPrefixes(documentOf(scope), config.headerPrefixes) as Node));
+  const reference = once(() => readReference(withPrefixes(readDocument(), config.headerPrefixes) as Node));
   const places = once((): Places => {
     const serverUrl = config.publicUrl ?? reference().serverUrl;
     const origin = config.consoleHost === undefined ? '' : consoleUrlOf(config, serverUrl);

@@ -1,5 +1,6 @@
 // Generates the OpenAPI 3.1 document from the zod schemas of the routes. The result is the same on every machine, so that a
 // test can compare the served document with the committed one.
+import { readFileSync } from 'node:fs';
 import { fastifySwagger } from '@fastify/swagger';
 import { jsonSchemaTransform, jsonSchemaTransformObject } from 'fastify-type-provider-zod';
 import type { App } from '../app-type.ts';
@@ -151,5 +152,9 @@ export const addOpenapi = async (app: App, more: Components): Promise<void> => {
   });
 };
 
-/** The document. Call after `app.ready()`. */
-export const documentOf = (app: App): Record<string, unknown> => app.swagger() as Record<string, unknown>;
+/** Generates the document, which takes 200 ms. Call after `app.ready()`. */
+export const documentOf = (app: App): Node => app.swagger() as Node;
+
+/** The document as it was generated last: it depends on the routes only, and to read it takes 5 ms. */
+export const readDocument = (): Node =>
+  JSON.parse(readFileSync(new URL('../../../../openapi/openapi.json', import.meta.url), 'utf8')) as Node;

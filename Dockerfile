@@ -55,6 +55,8 @@ COPY --from=build /app/package.json ./
 COPY --from=build /app/sbom.cdx.json ./
 # For `db roles --print-sql`.
 COPY deploy/postgres/roles.sql ./deploy/postgres/roles.sql
+# What /guides shows.
+COPY docs ./docs
 COPY LICENSE ./
 # By number, so that Kubernetes sees that it is not root. Nothing is written outside /tmp and /files: run it with a read-only
 # root. In the image only /files belongs to this user: a new volume there does too, and commands write their files to it.

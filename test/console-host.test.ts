@@ -32,6 +32,8 @@ const otherPaths = [
   '/readyz',
   '/docs',
   '/docs/tokens',
+  '/guides',
+  '/guides/start.md',
   '/openapi.json',
   '/proxy',
   '/proxy/x',

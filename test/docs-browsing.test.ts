@@ -15,6 +15,17 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 /** Pages that have all parts: parameters, bodies, variants, no body, no key. */
 const PAGES = ['/docs', '/docs?q=card', '/docs/tokens', '/docs/proxy', '/docs/members', '/docs/health'];
 
+/** Pages with tabs, tables, lists, drawings, checkboxes and decisions. */
+const GUIDES = [
+  '/guides',
+  '/guides?q=card',
+  '/guides/tokenize',
+  '/guides/card-on-file',
+  '/guides/reference/api',
+  '/guides/operations/production',
+  '/guides/decisions/0118-api-reference',
+];
+
 describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
   let server: SharedConsole;
   let tenant: TestTenant;
@@ -61,7 +72,9 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
   test('is a link away from every page of the console, and leads back', async () => {
     const member = await server.signIn({ tenant });
     for (const path of ['/console/home', '/console/tokens', '/console/account'])
-      expect((await member.get(path)).text, path).toContain('<a href="/docs">API reference</a>');
+      expect((await member.get(path)).text, path).toContain(
+        '<a href="/guides">Guides</a><a href="/docs">API reference</a>',
+      );
     expect((await member.get('/docs')).text).toContain('<a href="/console">Console</a>');
   });
 
@@ -185,7 +198,7 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width, height: 900 });
     const found: Record<string, unknown> = {};
-    for (const path of PAGES) {
+    for (const path of [...PAGES, ...GUIDES]) {
       await page.goto(path);
       // What is closed is looked at, too.
       await page.evaluate(

@@ -47,7 +47,7 @@ test.each(['/docs', '/docs/'])('GET %s shows the reference, without a key, under
     'x-content-type-options': 'nosniff',
     'x-frame-options': 'DENY',
     'referrer-policy': 'no-referrer',
-    'cache-control': 'no-store',
+    'cache-control': 'no-cache',
   });
 });
 
@@ -84,6 +84,7 @@ test('GET / leads browsers to the reference and tells others where it is', async
     name: 'Strongroom',
     version: expect.any(String),
     docs: '/docs',
+    guides: '/guides',
     openapi: '/openapi.json',
   });
 });

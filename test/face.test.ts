@@ -300,13 +300,13 @@ test('an address that keeps failing gets 429 with Retry-After, and others do not
 });
 
 test('DOCS=off leaves out the start page, the reference and the document, and nothing else', async () => {
-  const paths = ['/', '/docs', '/docs/tokens', '/openapi.json'];
+  const paths = ['/', '/docs', '/docs/tokens', '/guides', '/guides/start.md', '/llms.txt', '/openapi.json'];
   const bare = await startServer({ DOCS: 'off' });
   try {
     const statuses = async (base_url: string) =>
       Promise.all(paths.map(async (path) => (await fetch(base_url + path, { redirect: 'manual' })).status));
-    expect(await statuses(bare.base_url)).toEqual([404, 404, 404, 404]);
-    expect(await statuses(server.base_url)).toEqual([200, 200, 200, 200]);
+    expect(await statuses(bare.base_url)).toEqual(paths.map(() => 404));
+    expect(await statuses(server.base_url)).toEqual(paths.map(() => 200));
     expect((await bare.tokenize('x')).status).toBe(200);
     expect((await bare.request('GET', '/console/sign-in', { key: null })).status).toBe(200);
   } finally {

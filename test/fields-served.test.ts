@@ -138,6 +138,7 @@ describe('with FIELDS_ORIGIN', () => {
       '/tokens',
       '/tokens/x',
       '/docs',
+      '/guides/start',
       '/openapi.json',
       '/healthz',
       '/console',

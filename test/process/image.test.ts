@@ -239,7 +239,7 @@ describe('what the image for production has', () => {
   });
 
   test('pages and papers are served, with all that they refer to', async () => {
-    for (const page of ['/', '/docs', '/console/sign-in', '/openapi.json']) {
+    for (const page of ['/', '/docs', '/guides/tokenize', '/llms.txt', '/console/sign-in', '/openapi.json']) {
       const response = await fetch(server.base_url + page);
       expect(response.status, page).toBe(200);
       const text = await response.text();

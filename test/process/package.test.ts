@@ -127,7 +127,14 @@ test('the server starts in an empty directory, stores a value and returns it, an
     };
     const { id } = await send('POST', '/tokens', { type: 'card', data: { number: '4242424242424242' } });
     expect((await send('GET', `/tokens/${id}`)).data.number).toBe('XXXXXXXXXXXX4242');
-    for (const path of ['/docs', '/console/sign-in', '/openapi.json', '/fields/integrity.json'])
+    for (const path of [
+      '/docs',
+      '/guides/proxy',
+      '/assets/guides/proxy.svg',
+      '/console/sign-in',
+      '/openapi.json',
+      '/fields/integrity.json',
+    ])
       expect((await fetch(server.base_url + path)).status, path).toBe(200);
   } finally {
     server.child.kill('SIGTERM');

@@ -145,6 +145,7 @@ test('each outside package has one home', () => {
     [/^otpauth$/, ['platform/crypto']],
     [/^@simplewebauthn\//, ['platform/crypto']],
     [/^uqr$/, ['platform/http']],
+    [/^marked$/, ['modules/docs']],
     [/^koffi$/, ['platform/crypto/pkcs11']],
     [/^nodemailer/, ['platform/mail']],
     [/^cookie$/, ['platform/http']],

@@ -455,6 +455,9 @@ const table: Record<string, Row> = {
   'GET /openapi.json': { path: () => '/openapi.json', permission: null, status: 200 },
   'GET /docs': { path: () => '/docs', permission: null, status: 200 },
   'GET /docs/:chapter': { path: () => '/docs/tokens', permission: null, status: 200 },
+  'GET /guides': { path: () => '/guides', permission: null, status: 200 },
+  'GET /guides/*': { path: () => '/guides/start', permission: null, status: 200 },
+  'GET /llms.txt': { path: () => '/llms.txt', permission: null, status: 200 },
 };
 
 /** Pages for people know nobody by a key: pages.test.ts has a table of its own. */

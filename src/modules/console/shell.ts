@@ -60,7 +60,7 @@ const navOf = (session: Session, current: Section): Html =>
       html`${group !== '' && html`<p>${group}</p>`}${members.map(
         ([path, name]) => html`<a href="${path}"${name === current && html` aria-current="page"`}>${name}</a>`,
       )}`,
-  )}${session.docsUrl !== undefined && html`<p>Help</p><a href="${session.docsUrl}">API reference</a>`}</nav>`;
+  )}${session.docsUrl !== undefined && html`<p>Help</p><a href="${session.guidesUrl}">Guides</a><a href="${session.docsUrl}">API reference</a>`}</nav>`;
 
 /** By POST, because the text may be a value. What is none goes to a URL from there. */
 const findForm = (session: Session, query: string): Html =>

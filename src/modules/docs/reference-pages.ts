@@ -1,51 +1,46 @@
 // The pages of the API reference: an overview with all operations, and a page for each chapter. All are made of the OpenAPI document.
 import { html, type Html } from '../../platform/http/html.ts';
-import { brandMark, pageOf } from '../../platform/http/pages.ts';
+import {
+  countLine,
+  DOCS_PATH,
+  DOCUMENT_PATH,
+  framedPage,
+  GUIDES_PATH,
+  type Places,
+  type Site,
+  wordsOfQuery,
+} from './frame.ts';
 import { methodBadge, operationBlock } from './operation-view.ts';
 import { inline, prose } from './prose.ts';
 import { type Chapter, nodeOf, type Operation, type Reference, textOf } from './reference.ts';
 import { anchorOf, namesUsedBy, schemaBlock } from './schema-view.ts';
 
-export const DOCS_PATH = '/docs';
-export const DOCUMENT_PATH = '/openapi.json';
-
-/** Longer searches find nothing. */
-const QUERY_LENGTH_MAX = 100;
-
-/** Where the pages say that the API and the console are. */
-export type Places = { serverUrl: string; consoleUrl: string | undefined };
+const site: Site = {
+  path: DOCS_PATH,
+  name: 'API reference',
+  count: 'operation',
+  find: 'Search the reference: a name, a path, an attribute',
+  other: [
+    { href: GUIDES_PATH, title: 'Guides' },
+    { href: DOCUMENT_PATH, title: 'OpenAPI' },
+  ],
+};
 
 const pathOf = ({ slug }: Chapter): string => `${DOCS_PATH}/${slug}`;
 
-const navOf = ({ groups }: Reference, current: string): Html =>
-  html`<nav aria-label="API reference"><a href="${DOCS_PATH}"${current === '' && html` aria-current="page"`}>Overview</a>${groups.map(
-    ({ name, chapters }) =>
-      html`<p>${name}</p>${chapters.map(
-        (chapter) =>
-          html`<a href="${pathOf(chapter)}"${chapter.name === current && html` aria-current="page"`}>${chapter.name}</a>`,
-      )}`,
-  )}</nav>`;
-
-const headerOf = (reference: Reference, { consoleUrl }: Places, current: string, query: string): Html => {
-  const nav = navOf(reference, current);
-  return html`<a class="skip" href="#main">Skip to the content</a>
-<header class="top"><div class="side"><a href="${DOCS_PATH}" class="brand">${brandMark} Strongroom</a>
-<div class="wide-only">${nav}</div>
-<details class="menu"><summary>Menu</summary>${nav}</details></div>
-<div class="bar"><form action="${DOCS_PATH}" class="find" role="search" aria-label="Search"><input type="search" name="q" value="${query}" maxlength="${QUERY_LENGTH_MAX}" aria-label="Search the reference" placeholder="Search: a name, a path, an attribute" autocomplete="off" autocapitalize="off" spellcheck="false" data-find><kbd hidden>/</kbd></form>
-<div class="who"><a href="${DOCUMENT_PATH}">OpenAPI</a>${consoleUrl !== undefined && html`<a href="${consoleUrl}">Console</a>`}</div></div></header>`;
-};
-
 const referencePage = (
-  reference: Reference,
-  places: Places,
+  { groups }: Reference,
+  { serverUrl, consoleUrl }: Places,
   page: { title: string; current: string; query?: string; main: Html },
 ): string =>
-  pageOf({
-    title: page.title,
-    header: headerOf(reference, places, page.current, page.query ?? ''),
-    main: html`<div data-server="${places.serverUrl}">${page.main}</div>`,
-    isReference: true,
+  framedPage(site, {
+    ...page,
+    consoleUrl,
+    sampleUrl: serverUrl,
+    groups: groups.map(({ name, chapters }) => ({
+      name,
+      links: chapters.map((chapter) => ({ href: pathOf(chapter), title: chapter.name })),
+    })),
   });
 
 /** The words by which a search finds an operation, in lower case. */
@@ -83,16 +78,16 @@ export const createOverview = (reference: Reference, places: Places): ((query: s
     rows: chapter.operations.map((operation) => ({ operation, words: wordsOf(operation, reference) })),
   }));
   return (query) => {
-    const words = query.slice(0, QUERY_LENGTH_MAX).toLowerCase().split(/\s+/).filter(Boolean);
+    const words = wordsOfQuery(query);
     const isFound = (row: Row): boolean => words.every((word) => row.words.includes(word));
     const count = sections.flatMap(({ rows }) => rows).filter(isFound).length;
     return referencePage(reference, places, {
       title: 'API reference',
-      current: '',
+      current: DOCS_PATH,
       query,
       main: html`<div class="heading"><h1>API reference</h1><p class="quiet">Version ${reference.version}</p></div>
 ${words.length === 0 && html`<section class="card">${prose(reference.description)}</section>`}
-<p class="quiet" role="status" data-count>${count} ${count === 1 ? 'operation' : 'operations'}</p>
+${countLine(site, count)}
 ${sections.map(({ chapter, rows }) => overviewSection(chapter, rows, isFound))}`,
     });
   };
@@ -112,7 +107,7 @@ const schemasBlock = (chapter: Chapter, { resolve }: Reference): Html =>
 export const chapterPage = (reference: Reference, places: Places, chapter: Chapter): string =>
   referencePage(reference, places, {
     title: `${chapter.name}: API reference`,
-    current: chapter.name,
+    current: pathOf(chapter),
     main: html`<h1>${chapter.name}</h1>
 <p>${inline(chapter.description)}</p>
 ${chapter.links.length > 0 && html`<p class="quiet">${chapter.links.map(({ title, url }, at) => html`${at > 0 && ' · '}<a href="${url}">${title}</a>`)}</p>`}

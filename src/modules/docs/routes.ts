@@ -7,24 +7,18 @@ import type { App } from '../../platform/http/app-type.ts';
 import { createPacked, sendPacked } from '../../platform/http/assets.ts';
 import { readDocument } from '../../platform/http/openapi/openapi.ts';
 import { withPrefixes } from '../../platform/http/openapi/prefixed-document.ts';
+import { DOCS_PATH, DOCUMENT_PATH, GUIDES_PATH, type Places } from './frame.ts';
+import { guidesPages } from './guide-routes.ts';
 import { type Node, readReference } from './reference.ts';
-import { chapterPage, createOverview, DOCS_PATH, DOCUMENT_PATH, type Places } from './reference-pages.ts';
+import { chapterPage, createOverview } from './reference-pages.ts';
+import { HTML, once, open, sendShared } from './serving.ts';
 
-const welcome = { name: 'Strongroom', version, docs: DOCS_PATH, openapi: DOCUMENT_PATH };
+const welcome = { name: 'Strongroom', version, docs: DOCS_PATH, guides: GUIDES_PATH, openapi: DOCUMENT_PATH };
 
 /** The committed document has an address, as generated clients need one. The served document has its own server. */
 const servedFrom = [{ url: '/', description: 'The vault that serves this document.' }];
 
 type DocsConfig = Pick<Config, 'headerPrefixes' | 'publicUrl' | 'console' | 'consoleHost'>;
-
-const open = { config: { permission: null }, schema: { hide: true } } as const;
-
-const HTML = 'text/html; charset=utf-8';
-
-const once = <Value>(make: () => Value): (() => Value) => {
-  let made: { value: Value } | undefined;
-  return () => (made ??= { value: make() }).value;
-};
 
 /** The front page, and the document. */
 export const docsRoutes = (app: App, { headerPrefixes }: DocsConfig): void => {
@@ -36,7 +30,7 @@ export const docsRoutes = (app: App, { headerPrefixes }: DocsConfig): void => {
     JSON.stringify(withPrefixes({ ...readDocument(), servers: servedFrom }, headerPrefixes)),
   );
   app.get(DOCUMENT_PATH, open, async (request, reply) =>
-    sendPacked(request, reply, 'application/json; charset=utf-8', served),
+    sendShared(request, reply, 'application/json; charset=utf-8', served),
   );
 };
 
@@ -60,7 +54,7 @@ export const docsPages = (scope: App, config: DocsConfig): void => {
   );
   scope.get(DOCS_PATH, open, async (request, reply) => {
     const { q = '' } = request.query as { q?: unknown };
-    if (typeof q !== 'string' || q.trim() === '') return sendPacked(request, reply, HTML, first);
+    if (typeof q !== 'string' || q.trim() === '') return sendShared(request, reply, HTML, first);
     return sendPacked(
       request,
       reply,
@@ -71,6 +65,7 @@ export const docsPages = (scope: App, config: DocsConfig): void => {
   scope.get(`${DOCS_PATH}/:chapter`, open, async (request, reply) => {
     const page = chapters().get((request.params as { chapter: string }).chapter);
     if (page === undefined) throw notFound('chapter');
-    return sendPacked(request, reply, HTML, page);
+    return sendShared(request, reply, HTML, page);
   });
+  guidesPages(scope, () => places().consoleUrl);
 };

@@ -55,8 +55,9 @@ export type ProvenMember = MemberIdentity & { password_hash: string };
 export type Session = MemberIdentity & {
   /** Of the server, which every page shows. */
   mode: Config['mode'];
-  /** The API reference, where the console can link to it. */
+  /** The API reference and the guides, where the console can link to them. */
   docsUrl: string | undefined;
+  guidesUrl: string | undefined;
   tenant_name: string;
   role: Role;
   email: string;
@@ -153,6 +154,7 @@ const loadSession = async (ctx: Finding, secret: string): Promise<Cached | undef
   const session: Session = {
     mode: ctx.config.mode,
     docsUrl: docsUrlOf(ctx.config),
+    guidesUrl: docsUrlOf(ctx.config, '/guides'),
     tenant_id,
     tenant_name,
     member_id,

@@ -436,15 +436,14 @@ export const consoleUrlOf = (
   return url.origin;
 };
 
-/** Where pages of the console link to the API reference. Undefined where it is off, or on a host that the server does not know. */
-export const docsUrlOf = ({
-  docs,
-  publicUrl,
-  consoleHost,
-}: Pick<Config, 'docs' | 'publicUrl' | 'consoleHost'>): string | undefined => {
+/** Where pages of the console link to the API reference and the guides. Undefined where they are off, or on a host that the server does not know. */
+export const docsUrlOf = (
+  { docs, publicUrl, consoleHost }: Pick<Config, 'docs' | 'publicUrl' | 'consoleHost'>,
+  path: '/docs' | '/guides' = '/docs',
+): string | undefined => {
   if (!docs) return undefined;
-  if (consoleHost === undefined) return '/docs';
-  return publicUrl && `${publicUrl}/docs`;
+  if (consoleHost === undefined) return path;
+  return publicUrl && `${publicUrl}${path}`;
 };
 
 /** The origins of pages, where the operator has named them. */

@@ -120,7 +120,9 @@ export const serverVariables = {
   PUBLIC_HOSTS: hosts
     .optional()
     .describe('The public names of this server, which it never calls itself, comma-separated.'),
-  DOCS: flag(true).describe('`off` leaves out the start page `/`, `/docs` and `/openapi.json`.'),
+  DOCS: flag(true).describe(
+    '`off` leaves out the start page `/`, `/docs`, `/guides`, `/llms.txt` and `/openapi.json`.',
+  ),
   STRONGROOM_DEV_KEY: z
     .string()
     .min(1)

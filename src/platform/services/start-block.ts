@@ -32,6 +32,7 @@ const laterKey = (credentials: string): string => `
 `;
 
 const docsLines = (base_url: string): string => `  ├─ API reference  ${base_url}/docs        (try it in the browser)
+  ├─ Guides         ${base_url}/guides
   ├─ OpenAPI 3.1    ${base_url}/openapi.json
 `;
 

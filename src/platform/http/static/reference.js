@@ -1,4 +1,4 @@
-// The API reference: search while typing, and requests that a person tries with a pasted key. The key is a variable of this
+// The API reference and the guides: search while typing, tabs of samples, and requests that a person tries with a pasted key. The key is a variable of this
 // module. It goes to this origin only, in a header, and is gone when the page is left.
 
 /** Longer responses are cut: the page is for reading. */
@@ -21,6 +21,14 @@ for (const sample of all('[data-sample]')) {
   sample.textContent = sample.textContent.replaceAll(server, location.origin);
 }
 
+// Who opens the samples of one language in one place reads that language in the others.
+for (const tab of all('details[data-language]'))
+  tab.addEventListener('toggle', () => {
+    if (!tab.open) return;
+    for (const other of all('details[data-language]'))
+      if (other.dataset.language === tab.dataset.language) other.open = true;
+  });
+
 /** Shows the operations that have all words of a query. */
 const filter = (query) => {
   const words = query.toLowerCase().split(/\s+/);
@@ -32,7 +40,8 @@ const filter = (query) => {
     chapter.hidden = shown === 0;
     count += shown;
   }
-  document.querySelector('[data-count]').textContent = `${count} ${count === 1 ? 'operation' : 'operations'}`;
+  const line = document.querySelector('[data-count]');
+  line.textContent = `${count} ${line.dataset.count}${count === 1 ? '' : 's'}`;
 };
 if (document.querySelector('[data-count]'))
   document.querySelector('[data-find]').addEventListener('input', ({ target }) => filter(target.value));

@@ -63,6 +63,7 @@ import { proxyComponents } from './modules/proxy/proxy.schema.ts';
 import { invitationsRoutes } from './modules/people/invitations.routes.ts';
 import { joinRoutes } from './modules/people/join.routes.ts';
 import { membersRoutes } from './modules/people/members.routes.ts';
+import { answersRoutes } from './modules/answers/answers.routes.ts';
 import { consoleRoutes } from './modules/console/routes.ts';
 import { healthRoutes, metricsRoutes } from './modules/health/routes.ts';
 import { testingRoutes } from './modules/testing/testing.routes.ts';
@@ -166,6 +167,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);
     proxiesRoutes(scope, ctx);
+    answersRoutes(scope, ctx);
     applicationsRoutes(scope, ctx);
     applicationKeysRoutes(scope, ctx);
     permissionsRoutes(scope, ctx);

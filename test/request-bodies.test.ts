@@ -72,6 +72,19 @@ const bases: Base[] = [
     path: '/applications/:application/keys/:key',
     schema: 'ApiKeyRequest',
   },
+  {
+    operation: 'POST /access/explain',
+    schema: 'AccessQuestion',
+    body: () => ({
+      permission: 'log:read',
+      container: undefined,
+      application_id: undefined,
+      member_id: undefined,
+      token_id: undefined,
+      host: undefined,
+      proxy_id: undefined,
+    }),
+  },
   { operation: 'PUT /tenants/self', schema: 'UpdateTenantRequest' },
   {
     operation: 'POST /tenants/self/invitations',

@@ -39,6 +39,7 @@ const MODULES = [
   'reactors',
   'proxy',
   'people',
+  'answers',
   'testing',
   'console',
   'health',

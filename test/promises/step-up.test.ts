@@ -137,6 +137,7 @@ test('each permission is sensitive, or is one of these', () => {
   const others = permissions.filter((permission) => !sensitivePermissions.has(permission));
   expect(others.toSorted()).toEqual(
     [
+      'access:read',
       'application:read',
       'log:read',
       'proxy:read',

@@ -401,6 +401,13 @@ const table: Record<string, Row> = {
     status: 200,
   },
   'DELETE /tenants/self': { path: () => '/tenants/self', permission: 'tenant:delete', status: 204 },
+  'POST /access/explain': {
+    path: () => '/access/explain',
+    jsonOf: ({ token_id }) => ({ permission: 'token:read', token_id }),
+    permission: 'access:read',
+    status: 200,
+    names: ['token_id'],
+  },
   'GET /tenants/self/reports/usage': {
     path: () => '/tenants/self/reports/usage',
     permission: 'report:read',

@@ -2,6 +2,7 @@
 import type { OperationName } from './generated/api.ts';
 
 export const resources = {
+  access: { explain: 'explainAccess' },
   applications: {
     create: 'createApplication',
     list: 'listApplications',

@@ -13,7 +13,7 @@ import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import type { Caller } from './caller.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { isPermission, type Permission, publicPermissions } from './permissions.ts';
-import { holdsAnywhere } from './rules.ts';
+import { byPriority, holdsAnywhere } from './rules.ts';
 
 /** How long a process accepts a key without asking the database again: a revoked key ends everywhere within it. */
 export const CALLER_CACHE_MS = 1_000;
@@ -29,6 +29,8 @@ export type CallerFinder = {
   callerOfSession(row: Omit<FoundSession, 'digest'>, page?: { page_digest: Buffer }): Caller;
   /** The application that created a session, as it is now. */
   creatorOf(row: Pick<FoundSession, 'creator'>): Caller;
+  /** An application as a caller, from its row. */
+  callerOf(row: FoundApplication): Caller;
   /** An application of the caller's tenant as a caller; undefined where it is gone. */
   findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
 };
@@ -122,10 +124,7 @@ export const createCallerFinder = (
     actor_id: row.application_id,
     actor_type: 'application',
     permissions: new Set(row.permissions.filter(isPermission)),
-    rules: accessRuleSchema
-      .array()
-      .parse(row.rules)
-      .toSorted((one, other) => one.priority - other.priority),
+    rules: byPriority(accessRuleSchema.array().parse(row.rules)),
     deduplicate_tokens: deduplicates(row.settings),
     allows_absent_paths: allowsAbsentPaths(row.settings),
     allowed_hosts: hostsOf(row.allowed_hosts),
@@ -170,6 +169,8 @@ export const createCallerFinder = (
     callerOfSession,
 
     creatorOf: ({ creator }) => callerOf(creator),
+
+    callerOf,
 
     // No digest of a key has a blank.
     findCallerOfApplication: ({ tenant_id }, application_id) =>

@@ -15,6 +15,10 @@ const dailyExceeded = (limit: DailyLimit, most: number, retryAfterSeconds: numbe
     retryAfterSeconds,
   });
 
+/** Whether tokens fit into a limit, as the function `count_daily_tokens` decides. @param fresh those that are not counted today. */
+export const fitsDailyLimit = ({ counted, most }: { counted: number; most: number }, fresh: number): boolean =>
+  fresh === 0 || counted + fresh <= most;
+
 /**
  * Counts tokens whose values are about to leave for the caller (`daily_reveals`), or for code and destinations (`daily_uses`).
  * All of them or none; each token once a day. Committed before values leave, and exact over all processes.

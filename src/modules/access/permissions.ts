@@ -14,6 +14,7 @@ const descriptions = {
   'application:read': 'Read applications',
   'application:update': 'Update applications',
   'application:delete': 'Delete applications',
+  'access:read': 'Read who may do what, and attest reviews of it',
   'log:read': 'Read logs',
   'reactor:create': 'Create reactors and reactor formulas',
   'reactor:read': 'Read reactors and reactor formulas',

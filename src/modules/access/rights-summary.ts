@@ -2,6 +2,7 @@
 import type { AccessRule, RuleCondition, Transform } from './access-rule.ts';
 import { containerCovers } from './containers.ts';
 import type { Permission } from './permissions.ts';
+import { byPriority, type Decider, findDecider } from './rules.ts';
 
 export type Rights = {
   type: string;
@@ -23,7 +24,7 @@ const conditionWords = ({ attribute, operator, value }: RuleCondition): string =
   `${attribute} ${operator === 'equals' ? 'is' : 'begins with'} ${value}`;
 
 /** What a rule says of the tokens that it decides about. */
-type Scope = Pick<AccessRule, 'container' | 'conditions'>;
+type Scope = Pick<Decider, 'container' | 'conditions'>;
 
 const isEverything = ({ container, conditions }: Scope): boolean => conditions === undefined && container === '/';
 
@@ -40,28 +41,20 @@ const tokensOf = (rule: Scope, isRest: boolean): string => {
   return isEverything(rule) ? `all ${tokens}` : `${tokens} below ${rule.container}`;
 };
 
-/** A plain permission is the last rule, on all tokens. */
-const plainRule = (permission: Permission): Omit<AccessRule, 'transform'> & { transform: Transform } => ({
-  description: '',
-  priority: Infinity,
-  container: '/',
-  transform: 'default',
-  permissions: [permission],
-});
-
 type Grant = { tokens: string; transform: Transform };
 
 /** The tokens that a permission reaches, and how much it shows of them, in the order in which rules decide. */
 const grantsOf = ({ permissions, rules }: Rights, permission: Permission): Grant[] => {
-  const named = rules
-    .filter((rule) => rule.permissions.includes(permission))
-    .toSorted((one, other) => one.priority - other.priority);
-  const all = permissions.includes(permission) ? [...named, plainRule(permission)] : named;
-  return all.flatMap((rule, index) => {
-    const earlier = all.slice(0, index);
-    if (earlier.some((each) => hides(each, rule))) return [];
-    return [{ tokens: tokensOf(rule, earlier.length > 0), transform: rule.transform }];
+  const grants: Grant[] = [];
+  const earlier: Decider[] = [];
+  const rights = { permissions: new Set(permissions), rules: byPriority(rules) };
+  findDecider(rights, permission, (rule) => {
+    if (!earlier.some((each) => hides(each, rule)))
+      grants.push({ tokens: tokensOf(rule, earlier.length > 0), transform: rule.transform });
+    earlier.push(rule);
+    return false;
   });
+  return grants;
 };
 
 const readWords: Record<Transform, (tokens: string) => string> = {
@@ -102,6 +95,7 @@ const areas: readonly [prefix: string, noun: string][] = [
   ['application', 'applications and their keys'],
   ['reactor', 'reactors and their code'],
   ['proxy', 'proxies with their keys and code'],
+  ['access', 'who may do what'],
   ['log', 'the log'],
   ['report', 'usage reports'],
   ['tenant:member', 'people'],

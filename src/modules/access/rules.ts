@@ -19,20 +19,61 @@ const meets = ({ attribute, operator, value }: RuleCondition, target: Target): b
   return operator === 'equals' ? actual === wanted : actual.startsWith(wanted);
 };
 
-const reaches = (rule: AccessRule, target: Target): boolean =>
+const reaches = (rule: Decider, target: Target): boolean =>
   rule.conditions === undefined
     ? containerCovers(rule.container ?? '/', target.container)
     : rule.conditions.every((each) => meets(each, target));
+
+/** Rights in the form in which they decide: rules by priority, 1 first. */
+export type DecidingRights = Pick<Caller, 'permissions' | 'rules'>;
+
+/** A rule, or the last one: a plain permission, which is on all tokens. */
+export type Decider = Pick<AccessRule, 'container' | 'conditions'> & { transform: Transform };
+
+const plainPermission: Decider = { container: '/', transform: 'default' };
+
+/** By priority, 1 first; equal ones as they were written. */
+export const byPriority = <T extends Pick<AccessRule, 'priority'>>(rules: readonly T[]): T[] =>
+  rules.toSorted((one, other) => one.priority - other.priority);
+
+/** Why a rule does not decide: it does not name the permission, or does not reach the token. */
+export type SkipReason = 'permission' | 'container' | 'condition';
+
+/**
+ * Every decision is this walk: a request's, its explanation, and the sentences of what a key can do.
+ * @param reaches asked of each rule that names the permission, in the order in which they decide, and of a plain permission last.
+ * @param onSkip told of each rule before the one that decides.
+ * @returns the first one that reaches; undefined where nothing allows it.
+ */
+export const findDecider = (
+  { permissions, rules }: DecidingRights,
+  permission: Permission,
+  reaches: (rule: Decider) => boolean,
+  onSkip?: (index: number, why: SkipReason) => void,
+): Decider | undefined => {
+  for (let index = 0; index < rules.length; index += 1) {
+    const rule = rules[index] as AccessRule;
+    const isNamed = rule.permissions.includes(permission);
+    if (isNamed && reaches(rule)) return rule;
+    onSkip?.(index, isNamed ? (rule.conditions === undefined ? 'container' : 'condition') : 'permission');
+  }
+  return permissions.has(permission) && reaches(plainPermission) ? plainPermission : undefined;
+};
+
+/** As `findDecider`, for one token. */
+export const findDeciderFor = (
+  rights: DecidingRights,
+  permission: Permission,
+  target: Target,
+  onSkip?: (index: number, why: SkipReason) => void,
+): Decider | undefined => findDecider(rights, permission, (rule) => reaches(rule, target), onSkip);
 
 /**
  * As `decide`, without recording the decision.
  * @returns how much would be shown, or undefined where nothing allows it.
  */
-export const wouldDecide = (caller: Caller, permission: Permission, target: Target): Transform | undefined => {
-  for (const rule of caller.rules)
-    if (rule.permissions.includes(permission) && reaches(rule, target)) return rule.transform;
-  return caller.permissions.has(permission) ? 'default' : undefined;
-};
+export const wouldDecide = (rights: DecidingRights, permission: Permission, target: Target): Transform | undefined =>
+  findDeciderFor(rights, permission, target)?.transform;
 
 /**
  * Decides by the first rule, in order of priority, that names the permission and reaches the target. A plain permission is the
@@ -81,8 +122,8 @@ export const getTransform = (work: Work, permission: Permission, target: Target)
 };
 
 /** Whether a caller holds a permission at all, for any container. */
-export const holdsAnywhere = (caller: Caller, permission: Permission): boolean =>
-  caller.permissions.has(permission) || caller.rules.some((rule) => rule.permissions.includes(permission));
+export const holdsAnywhere = (rights: DecidingRights, permission: Permission): boolean =>
+  findDecider(rights, permission, () => true) !== undefined;
 
 /** As `holdsAnywhere`, recorded for the kept answer. Checked before the body is read. */
 export const mayAnywhere = (work: Work, permission: Permission): boolean => {

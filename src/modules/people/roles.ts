@@ -48,7 +48,10 @@ const rights: Record<Role, Rights> = {
     description:
       'reads and searches tokens, and sees their masks. An API key with its permission `token:read` may also link tokens; the console does not offer that to this role',
   },
-  AUDITOR: { permissions: ['log:read'], description: 'reads the log' },
+  AUDITOR: {
+    permissions: ['log:read', 'access:read'],
+    description: 'reads the log, and who may do what with which tokens',
+  },
 };
 
 export const describeRole = (role: Role): string => rights[role].description;
@@ -76,10 +79,13 @@ const ruleOf = (transform: AccessRule['transform']): AccessRule => ({
 });
 
 /** The rules of a member's pages: they show masks until the member asks for a value. */
-export const rulesOfRole = (role: Role): readonly AccessRule[] => {
+const rulesOfRole = (role: Role): readonly AccessRule[] => {
   const shows = rights[role]?.shows;
   return shows === undefined ? [] : [ruleOf(shows === 'reveal' ? 'mask' : shows)];
 };
 
 /** The rule under which a member who may see values asks for one. */
 export const revealingRules: readonly AccessRule[] = [ruleOf('reveal')];
+
+/** What decides for a member of the role. Its pages show masks. */
+export const rightsOfRole = (role: Role) => ({ permissions: permissionsOfRole(role), rules: rulesOfRole(role) });

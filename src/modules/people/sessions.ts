@@ -13,7 +13,7 @@ import { runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { AppError, notFound } from '../../platform/base/errors.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { openPerson } from '../access/person.ts';
-import { mayReveal, permissionsOfRole, revealingRules, type Role, rulesOfRole } from './roles.ts';
+import { mayReveal, revealingRules, rightsOfRole, type Role } from './roles.ts';
 import { lockTenant } from './rows/people.ts';
 import {
   carriedOver,
@@ -189,8 +189,7 @@ const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller
   tenant_id,
   actor_id: user_id,
   actor_type: 'user',
-  permissions: permissionsOfRole(role),
-  rules: rulesOfRole(role),
+  ...rightsOfRole(role),
   // A search finds the values that the member may reveal one by one.
   findsAnyValue: mayReveal(role),
   deduplicate_tokens: deduplicates(settings as Record<string, string>),

@@ -97,6 +97,8 @@ export const TOKENS_LISTED = 'Tokens listed';
 /** A query had terms about values. Its tokens have rows of their own. */
 export const VALUES_SEARCHED = 'Tokens searched by value';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
+/** The answer says who decides, and has no value. */
+export const ACCESS_EXPLAINED = 'Access explained';
 /** The operator wrote all tokens of a tenant to an encrypted file. */
 export const TOKENS_EXPORTED = 'Tokens exported';
 /** One more API key of an application. */

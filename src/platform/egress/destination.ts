@@ -74,11 +74,15 @@ export const checkDestination = (policy: EgressPolicy, given: string | URL, allo
     throw refused('The destination must not be this service.');
   }
   const lists = policy.allowedHosts === undefined ? allowLists : [policy.allowedHosts, ...allowLists];
-  if (!lists.every((list) => list.some((pattern) => coversHost(pattern, host)))) {
+  if (!lists.every((list) => isOnList(list, host))) {
     throw refused('The host of the destination is not allowed.');
   }
   return url;
 };
+
+/** @param host as `checkDestination` returns it: in lower case, without a dot at its end. */
+export const isOnList = (list: readonly string[], host: string): boolean =>
+  list.some((pattern) => coversHost(pattern, host));
 
 const parseUrl = (given: string | URL): URL => {
   const { length } = given instanceof URL ? given.href : given;

@@ -75,7 +75,7 @@ export const tagGroups = [
   { name: 'Network', tags: ['Proxy', 'Proxies'] },
   {
     name: 'Administration',
-    tags: ['Logs', 'Runs', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],
+    tags: ['Logs', 'Runs', 'Access', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],
   },
 ];
 

@@ -1,0 +1,197 @@
+// POST /access/explain: what a request of an application or a member would be allowed, and by which rule. Opens and sends nothing.
+import type { DailyLimit } from '../../platform/base/application-limits.ts';
+import { EgressFault } from '../../platform/base/egress-fault.ts';
+import { forbidden, invalidInput, notFound, type FieldError } from '../../platform/base/errors.ts';
+import { ACCESS_EXPLAINED, logRow } from '../../platform/db/audit-record.ts';
+import { isOnList } from '../../platform/egress/destination.ts';
+import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
+import { isStorableText } from '../../platform/json/json.ts';
+import type { Caller } from '../access/caller.ts';
+import { fitsDailyLimit } from '../access/daily-counts.ts';
+import type { Permission } from '../access/permissions.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import type { Work } from '../access/work.ts';
+import { openRoute } from '../proxy/proxy-finder.ts';
+import { findProxy } from '../proxy/rows.ts';
+import type { AnswersContext } from './context.ts';
+import { type By, type Decision, explainDecision, isOnTokens } from './decision.ts';
+import { findDailyCount, findTokenPlace, type TokenPlace } from './rows.ts';
+import { findSubject, type Subject } from './subject.ts';
+
+export const checkNames = [
+  'rule',
+  'token',
+  'expiry',
+  'proxy.allowed_hosts',
+  'application.allowed_hosts',
+  'operator',
+  'daily_uses',
+  'daily_reveals',
+] as const;
+
+export type Check = { name: (typeof checkNames)[number]; ok: boolean; detail: string };
+
+export type Question = {
+  application_id?: string | undefined;
+  member_id?: string | undefined;
+  permission: Permission;
+  token_id?: string | undefined;
+  container?: string | undefined;
+  host?: string | undefined;
+  proxy_id?: string | undefined;
+};
+
+export type Explanation = {
+  decision: 'allowed' | 'refused';
+  by: By;
+  shows: Decision['shows'];
+  checks: Check[];
+  skipped: Decision['skipped'];
+};
+
+/** @throws invalidInput for a question that names too much, or too little. */
+const checkQuestion = (question: Question): void => {
+  const { application_id, member_id, permission, token_id, container, host, proxy_id } = question;
+  const errors: FieldError[] = [];
+  const add = (path: string, sentence: string) => errors.push({ path, sentence, code: 'not_allowed' });
+  if (application_id !== undefined && member_id !== undefined) add('member_id', 'must be left out with application_id');
+  if (token_id !== undefined && container !== undefined) add('container', 'must be left out with token_id');
+  if (host !== undefined && proxy_id !== undefined) add('host', 'must be left out with proxy_id, which names its host');
+  if (isOnTokens(permission)) {
+    if (token_id === undefined && container === undefined)
+      errors.push({ path: 'token_id', sentence: 'must be there, or container', code: 'required' });
+  } else {
+    if (token_id !== undefined) add('token_id', 'is for permissions on tokens only');
+    if (container !== undefined) add('container', 'is for permissions on tokens only');
+  }
+  if (permission !== 'token:use') {
+    if (host !== undefined) add('host', 'is for token:use only');
+    if (proxy_id !== undefined) add('proxy_id', 'is for token:use only');
+  }
+  if (errors.length > 0) throw invalidInput(errors);
+};
+
+const shown = { value: 'its value', masked: 'its mask', nothing: 'nothing of its value' } as const;
+
+const nouns = { rule: 'An access rule', permission: 'The permission', role: 'The role' } as const;
+
+const ruleCheck = ({ isAllowed, by, shows }: Decision, permission: Permission): Check => {
+  const found = by.kind === 'nothing' ? undefined : nouns[by.kind];
+  const shows_it = isOnTokens(permission) ? `, and gives ${shown[shows]}` : '';
+  return isAllowed && found !== undefined
+    ? { name: 'rule', ok: true, detail: `${found} allows it${shows_it}.` }
+    : { name: 'rule', ok: false, detail: `Nothing gives the permission ${permission} here.` };
+};
+
+const tokenChecks = (token: TokenPlace, now: Date): Check[] => {
+  const isOver = token.expires_at !== null && token.expires_at <= now;
+  return [
+    { name: 'token', ok: true, detail: `The token is in ${token.container}.` },
+    { name: 'expiry', ok: !isOver, detail: isOver ? 'The token has expired.' : 'The token has not expired.' },
+  ];
+};
+
+/** A destination, and the hosts of its stored proxy. */
+type Destination = { url: string; proxyHosts?: { hosts: readonly string[] | undefined } };
+
+const listCheck = (name: Check['name'], whose: string, list: readonly string[] | undefined, host: string): Check => {
+  if (list === undefined) return { name, ok: true, detail: `${whose} names no hosts.` };
+  const ok = isOnList(list, host);
+  return { name, ok, detail: `The host is ${ok ? '' : 'not '}on the list of ${whose.toLowerCase()}.` };
+};
+
+/** As a request through the proxy checks its destination, before any look-up. */
+export const checkHosts = (
+  { egress }: Pick<AnswersContext, 'egress'>,
+  { url, proxyHosts }: Destination,
+  { allowed_hosts }: Pick<Caller, 'allowed_hosts'>,
+): Check[] => {
+  const host = URL.parse(url)?.hostname.replace(/\.$/, '') ?? '';
+  return [
+    ...(proxyHosts ? [listCheck('proxy.allowed_hosts', 'The proxy', proxyHosts.hosts, host)] : []),
+    listCheck('application.allowed_hosts', 'The application', allowed_hosts, host),
+    operatorCheck(egress, url),
+  ];
+};
+
+const operatorCheck = (egress: AnswersContext['egress'], url: string): Check => {
+  try {
+    egress.check(url, []);
+    return { name: 'operator', ok: true, detail: 'The operator of the vault lets requests go there.' };
+  } catch (error) {
+    if (!(error instanceof EgressFault)) throw error;
+    return { name: 'operator', ok: false, detail: error.message };
+  }
+};
+
+const findDestination = async (
+  ctx: AnswersContext,
+  work: Work,
+  question: Question,
+): Promise<Destination | undefined> => {
+  const { host, proxy_id } = question;
+  if (host !== undefined) return { url: `https://${host}/` };
+  if (proxy_id === undefined) return undefined;
+  const proxy = await findProxy(work.db, proxy_id);
+  if (!proxy) throw notFound('proxy');
+  const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const { destination_url } = openRoute(ctx, work.tenant_id, keys, proxy.id, proxy.sealed);
+  return { url: destination_url, proxyHosts: { hosts: hostsOf(proxy.allowed_hosts) } };
+};
+
+/** The daily limit that an operation counts for. */
+const limitOf = (permission: Permission, shows: Decision['shows']): DailyLimit | undefined => {
+  if (permission === 'token:use') return 'daily_uses';
+  const isRead = permission === 'token:read' || permission === 'token:search';
+  return isRead && shows === 'value' ? 'daily_reveals' : undefined;
+};
+
+const findDailyCheck = async (
+  ctx: AnswersContext,
+  work: Work,
+  { id: application_id, rights }: Subject,
+  limit: DailyLimit | undefined,
+  token_id: string | undefined,
+): Promise<Check[]> => {
+  const most = limit && rights.limits?.[limit];
+  if (limit === undefined || most === undefined) return [];
+  const day = ctx.now().toISOString().slice(0, 10);
+  const { counted, isCounted } = await findDailyCount(work.db, { application_id, limit, day }, token_id);
+  const ok = fitsDailyLimit({ counted, most }, isCounted ? 0 : 1);
+  return [{ name: limit, ok, detail: `${counted} of ${most} tokens are counted today (UTC).` }];
+};
+
+const findToken = async (work: Work, token_id: string | undefined): Promise<TokenPlace | undefined> => {
+  if (token_id === undefined) return undefined;
+  const token = isStorableText(token_id) ? await findTokenPlace(work.db, token_id) : undefined;
+  if (!token) throw notFound('token');
+  return token;
+};
+
+/**
+ * Explains what the routes would decide now. Nothing is opened, sent or counted.
+ * @throws invalidInput; forbidden for a question about others without `application:read`; notFound for what is not of the tenant.
+ */
+export const explainAccess = async (ctx: AnswersContext, work: Work, question: Question): Promise<Explanation> => {
+  checkQuestion(question);
+  const { application_id, member_id, permission, token_id, container } = question;
+  const isAboutOthers = member_id !== undefined || (application_id !== undefined && application_id !== work.actor_id);
+  if (isAboutOthers && !mayAnywhere(work, 'application:read')) throw forbidden('application:read');
+  const subject = await findSubject(ctx, work, question);
+  const token = await findToken(work, token_id);
+  const destination = await findDestination(ctx, work, question);
+  const target = token ?? (container === undefined ? undefined : { container });
+  const decision = explainDecision(subject, permission, target, token?.masked);
+  const limit = limitOf(permission, decision.shows);
+  const checks = [
+    ruleCheck(decision, permission),
+    ...(token ? tokenChecks(token, ctx.now()) : []),
+    ...(destination ? checkHosts(ctx, destination, subject.rights) : []),
+    ...(await findDailyCheck(ctx, work, subject, limit, token?.id)),
+  ];
+  const isAllowed = checks.every(({ ok }) => ok);
+  const { entity_type, id } = subject;
+  await work.log([logRow(ctx, work, { operation: 'read', entity_type, entity_ids: [id], message: ACCESS_EXPLAINED })]);
+  const { by, shows, skipped } = decision;
+  return { decision: isAllowed ? 'allowed' : 'refused', by, shows: isAllowed ? shows : 'nothing', checks, skipped };
+};

@@ -49,7 +49,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       },
     });
     owner = await openPerson(chromium, server.base_url);
-    const { browser } = await join(server);
+    const { browser, member_id } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
     await owner.page.context().addCookies(cookies);
     await server.ctx.usage.write();
@@ -75,6 +75,9 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'New proxy': '/console/proxies/new',
       'Change a proxy': `/console/proxies/${proxy.id}/edit`,
       Logs: '/console/logs?disclosure=used',
+      People: '/console/people',
+      'a member': `/console/people/members/${member_id}`,
+      Settings: '/console/settings',
       'a token': `/console/tokens/${body.id}`,
     };
   });

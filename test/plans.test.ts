@@ -9,6 +9,7 @@ import {
   findKeysToWatch,
   findStepsDone,
 } from '../src/modules/console/home-rows.ts';
+import { findUserOfMember, listSessionsOfMember } from '../src/modules/console/member-rows.ts';
 import {
   countFailuresByHour,
   countRuns,
@@ -519,12 +520,14 @@ describe('runs', () => {
   });
 });
 
-test('what the first page of the console asks beyond lists is found by indexes', async () => {
+test('what pages of the console ask beyond lists of the API is found by indexes', async () => {
   const db = { query: explaining, tenant_id: TENANT };
   const done = await findStepsDone(db);
   expect([done.token, done.run]).toEqual([true, true]);
   await findKeysToWatch(db, { now: new Date(0), before: new Date(1) });
   await countWaitingInvitations(db, new Date(0));
+  await findUserOfMember(db, ACTOR);
+  await listSessionsOfMember(db, ACTOR, { now: new Date(0), idleMs: 1 });
   const hour = new Date(Math.floor(now.getTime() / 3_600_000) * 3_600_000);
   expect((await countRevealed(db, [hour])).size).toBeLessThanOrEqual(1);
 });

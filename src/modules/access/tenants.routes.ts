@@ -29,7 +29,7 @@ import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from './authenticate.ts';
 
 /** As many as a token has metadata. */
-const SETTINGS_MAX = 50;
+export const SETTINGS_MAX = 50;
 const SETTING_NAME_LENGTH_MAX = 200;
 const SETTING_LENGTH_MAX = 500;
 

@@ -63,7 +63,7 @@ const checkSecondFactor = (ctx: AccessContext, work: Work, before: unknown, afte
   if (work.actor_type === 'user' || !requiresSecondFactor(ctx, before) || requiresSecondFactor(ctx, after)) return;
   throw new AppError(
     'forbidden',
-    'A key cannot take away that members need a second factor. A member does so in the console, under People.',
+    'A key cannot take away that members need a second factor. A member does so in the console, under Settings.',
     { permission: 'tenant:update' },
   );
 };

@@ -1,5 +1,5 @@
 // The people page: lists members and invitations, invites, resends, and removes.
-import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import { resetMemberSecondFactor } from '../people/members.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
@@ -13,8 +13,19 @@ import {
   problemsByPlace,
   problemsNotice,
 } from './forms.ts';
-import { fullName } from '../access/person.ts';
 import { isolated } from './list-parts.ts';
+import { memberPages } from './member-page.ts';
+import {
+  changePassword,
+  type Member,
+  MEMBERS,
+  nameOf,
+  PEOPLE_PATH as PATH,
+  removal,
+  roleOf,
+  roleOptions,
+  secondFactorReset,
+} from './member-parts.ts';
 import { visitorOf } from './second-factor.ts';
 import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
@@ -30,16 +41,8 @@ import {
   SIGN_IN_PATH,
 } from './visit.ts';
 
-const PATH = '/console/people';
-const MEMBERS = '/tenants/self/members';
 const INVITATIONS = '/tenants/self/invitations';
 
-type Member = {
-  id: string;
-  role: string;
-  user: { id: string; email?: string; first_name?: string; last_name?: string };
-  created_at: string;
-};
 type Invitation = { id: string; email: string; role: string; status: string; expires_at: string };
 
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
@@ -53,55 +56,18 @@ const done: ReadonlyMap<string, string> = new Map([
     'second-factor',
     'The second factor was reset. The member signs in with the password alone, until they add a device.',
   ],
-  ['required', 'The setting was changed. Takes effect now.'],
   ['password', 'Your password was changed. Your other sessions were signed out.'],
 ]);
 
 /** A refusal, shown next to the form or above the lists. */
 type Refusal = { heading: string; answer: ApiAnswer; email?: string; role?: string };
 
-const nameOf = ({ user }: Member): string => fullName(user);
-
-const changePassword = html`<a href="/console/password">Change password</a>`;
-
-const removal = (visit: Visit, member: Member): Html => {
-  const isSelf = member.user.id === visit.session.user_id;
-  if (member.role === 'OWNER') return html`<span class="quiet">The owner cannot be removed</span>`;
-  return confirmed(visit.session, {
-    action: `${PATH}/members/${member.id}/remove`,
-    summary: isSelf ? 'Leave' : 'Remove',
-    question: isSelf
-      ? `You lose all access to ${visit.session.tenant_name}, and are signed out.`
-      : `They lose all access to ${visit.session.tenant_name} now. What they created stays.`,
-    button: isSelf ? `Leave ${visit.session.tenant_name}` : `Remove ${nameOf(member) || 'this member'}`,
-  });
-};
-
-const secondFactorReset = (visit: Visit, { id, role, user }: Member): Html | undefined =>
-  role === 'OWNER' || user.id === visit.session.user_id || !may(visit.session, 'tenant:member:update')
-    ? undefined
-    : confirmed(visit.session, {
-        action: `${PATH}/members/${id}/second-factor/reset`,
-        summary: 'Reset second factor',
-        question:
-          'For a lost device. Their authenticator app and recovery codes no longer work, and their sessions end.',
-        button: 'Reset the second factor',
-      });
-
-const roleOptions = (chosen: string): Html =>
-  html`${givenRoles.map((role) => html`<option value="${role}"${attribute('selected', role === chosen)}>${role}</option>`)}`;
-
-const roleOf = ({ session }: Visit, { id, role }: Member): Html =>
-  role === 'OWNER'
-    ? badge(role)
-    : html`${badge(role)}<details class="confirm"><summary>Change</summary><form method="post" action="${PATH}/members/${id}/role">${csrfField(session)}<select name="role" aria-label="Role">${roleOptions(role)}</select> <button class="small">Change the role</button></form></details>`;
-
 const membersTable = (visit: Visit, members: readonly Member[]): Html =>
   recordsTable('Members', members, [
     {
       label: 'Name',
       cell: (member) =>
-        html`${isolated(nameOf(member))}${member.user.id === visit.session.user_id && html` ${badge('you')}`}`,
+        html`<a href="${PATH}/members/${member.id}">${isolated(nameOf(member) || member.user.id)}</a>${member.user.id === visit.session.user_id && html` ${badge('you')}`}`,
     },
     { label: 'E-mail', cell: ({ user }) => isolated(user.email ?? '') },
     { label: 'Role', cell: (member) => roleOf(visit, member) },
@@ -179,7 +145,7 @@ const peoplePage = async (visit: Visit, refusal?: Refusal): Promise<string> => {
 ${refusal === undefined && isDone !== undefined && notice('good', `${isDone}${mailedTo(visit)}`)}
 ${refusal !== undefined && refusal.email === undefined && problemsNotice(refusal.heading, linesOfRefusal(refusal))}
 ${inviteForm(visit, refusal)}
-${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a> · <a href="/console/people/second-factor">Second factor</a></p>`}
+${may(visit.session, 'tenant:update') && html`<p><a href="/console/single-sign-on">Single sign-on</a> · <a href="/console/settings">Second factor and other settings</a></p>`}
 <h2>Members</h2>
 ${members.data.length === 0 ? empty('No members on this page.') : membersTable(visit, members.data)}
 ${!members.data.some(({ user }) => user.id === visit.session.user_id) && html`<p>${changePassword}</p>`}
@@ -198,6 +164,7 @@ const refused = async (submission: Submission, refusal: Refusal): Promise<Outcom
 });
 
 export const peoplePages = (console: Console): void => {
+  memberPages(console);
   console.get(PATH, (visit) => peoplePage(visit));
 
   console.postAfterCode(`${PATH}/invitations`, async (submission) => {

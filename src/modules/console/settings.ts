@@ -1,0 +1,254 @@
+// The settings page: the name of the tenant and each of its settings by form, for roles that change them; a list for others.
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { SETTINGS_MAX } from '../access/tenants.routes.ts';
+import { copyMenu } from './copy.ts';
+import { type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
+import { fieldProblem, invalidAttributes, linesOf, problemsByPlace, problemsNotice, typedText } from './forms.ts';
+import { isolated, shortened } from './list-parts.ts';
+import { addressOf, consolePage, csrfField, may, notice, time } from './shell.ts';
+import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
+
+export const SETTINGS_PATH = '/console/settings';
+const TENANT = '/tenants/self';
+
+type Tenant = {
+  id: string;
+  name: string;
+  settings: Record<string, string>;
+  created_at: string;
+  modified_at?: string;
+};
+
+/** Settings that the vault knows, with their choices. An empty choice leaves the setting out; `usual` is stored and means the same. */
+const KNOWN = [
+  {
+    name: 'require_second_factor',
+    usual: undefined,
+    label: 'Second factor of members',
+    hint: 'A member who needs one and has no device sets it up at the next page. API keys need none, and can only make this stricter.',
+    options: [
+      ['', 'As the server says'],
+      ['true', 'All members need one'],
+      ['false', 'No member needs one'],
+    ],
+  },
+  {
+    name: 'deduplicate_token',
+    usual: 'false',
+    label: 'Equal values',
+    hint: 'What holds for a request that does not say it',
+    options: [
+      ['', 'Each gets a token of its own'],
+      ['true', 'Share a token'],
+    ],
+  },
+  {
+    name: 'absent_paths',
+    usual: 'error',
+    label: 'A path that a token does not have',
+    hint: 'What an expression gives for it',
+    options: [
+      ['', 'An error'],
+      ['null', 'Null'],
+    ],
+  },
+] as const;
+
+type KnownName = (typeof KNOWN)[number]['name'];
+
+/** Clients of the earlier API use this name. A tenant that has it keeps it. */
+const EARLIER_NAME = 'deduplicate_tokens';
+
+const knownNames: ReadonlySet<string> = new Set([...KNOWN.map(({ name }) => name), EARLIER_NAME]);
+
+type TextField = 'name' | KnownName | 'seen';
+
+/** A setting that the vault stores for its clients. */
+type Row = { name: string; value: string };
+
+type SettingsForm = { typed: Record<TextField, string>; rows: Row[]; problems: FieldProblems };
+
+/** One more than the API takes, which says so. */
+const ROWS_MAX = SETTINGS_MAX + 1;
+/** At the end: each save gives new ones. */
+const EMPTY_ROWS = 2;
+
+const rowField = (index: number, part: keyof Row): string => `setting.${index}.${part}`;
+
+/** The version of the settings, so that changes of others are not overwritten. */
+const seenOf = ({ modified_at, created_at }: Tenant): string => modified_at ?? created_at;
+
+const storedName = (name: KnownName, { settings }: Tenant): string =>
+  name === 'deduplicate_token' && settings[name] === undefined && settings[EARLIER_NAME] !== undefined
+    ? EARLIER_NAME
+    : name;
+
+const formOf = (tenant: Tenant): SettingsForm => {
+  const known = KNOWN.map(({ name, usual }) => {
+    const stored = tenant.settings[storedName(name, tenant)];
+    return [name, stored === undefined || stored === usual ? '' : stored] as const;
+  });
+  const others = Object.entries(tenant.settings).filter(([name]) => !knownNames.has(name));
+  return {
+    typed: {
+      ...(Object.fromEntries(known) as Record<KnownName, string>),
+      name: tenant.name,
+      seen: seenOf(tenant),
+    },
+    rows: others.map(([name, value]) => ({ name, value: linesOf(value) })),
+    problems: new Map(),
+  };
+};
+
+const readForm = (field: (name: string) => string): SettingsForm => {
+  const known = KNOWN.map(({ name }) => [name, field(name)] as const);
+  const rows = Array.from({ length: ROWS_MAX }, (_, index) => ({
+    name: field(rowField(index, 'name')).trim(),
+    value: linesOf(field(rowField(index, 'value'))),
+  }));
+  return {
+    typed: {
+      ...(Object.fromEntries(known) as Record<KnownName, string>),
+      name: field('name').trim(),
+      seen: field('seen'),
+    },
+    rows: rows.filter(({ name, value }) => name !== '' || value !== ''),
+    problems: new Map(),
+  };
+};
+
+/** Errors that a body of the API cannot have. */
+const problemsOfRows = ({ rows }: SettingsForm): FieldProblems => {
+  const problems = new Map<string, string[]>();
+  for (const [index, { name }] of rows.entries()) {
+    const sentence =
+      name === ''
+        ? 'must have a name'
+        : knownNames.has(name)
+          ? 'must be another name: this setting has a field above'
+          : rows.findIndex((row) => row.name === name) < index
+            ? 'must be a name that no other row has'
+            : undefined;
+    if (sentence !== undefined) problems.set(rowField(index, 'name'), [sentence]);
+  }
+  return problems;
+};
+
+const bodyOfForm = ({ typed, rows }: SettingsForm, tenant: Tenant) => {
+  const known = KNOWN.map(({ name, usual = '' }) => {
+    const place = storedName(name, tenant);
+    return [place, typed[name] === '' && tenant.settings[place] === usual ? usual : typed[name]] as const;
+  });
+  // A textarea has no CR: a text that was not changed stays as it is stored.
+  const kept = ({ name, value }: Row): string => {
+    const stored = Object.hasOwn(tenant.settings, name) ? tenant.settings[name] : undefined;
+    return stored !== undefined && linesOf(stored) === value ? stored : value;
+  };
+  return {
+    name: typed.name,
+    settings: Object.fromEntries([
+      ...known.filter(([, value]) => value !== ''),
+      ...rows.map((row) => [row.name, kept(row)] as const),
+    ]),
+  };
+};
+
+/** The API's errors by field of the form. */
+const problemsOf = ({ rows }: SettingsForm, answer: ApiAnswer): FieldProblems => {
+  const problems = new Map<string, string[]>();
+  for (const [place, sentences] of problemsByPlace(answer)) {
+    const name = place.replace(/^settings\./, '');
+    const index = rows.findIndex((row) => row.name === name);
+    const known = name === 'name' || knownNames.has(name) ? name.replace(EARLIER_NAME, 'deduplicate_token') : '';
+    const field = index === -1 ? known : rowField(index, 'value');
+    const lines = field === '' ? sentences.map((each) => `${place} ${each}`) : sentences;
+    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
+  }
+  return problems;
+};
+
+const rowFields = ({ problems }: SettingsForm, { name, value }: Row, index: number): Html => {
+  const [nameField, valueField] = [rowField(index, 'name'), rowField(index, 'value')];
+  const of = (field: string): readonly string[] => problems.get(field) ?? [];
+  const sentences = [
+    ...of(nameField).map((each) => `Name ${each}.`),
+    ...of(valueField).map((each) => `Value ${each}.`),
+  ];
+  const problem = `setting-${index}-problem`;
+  return html`<div class="pairs"><input class="mono" name="${nameField}" value="${name}" aria-label="Name of setting ${index + 1}" autocomplete="off" autocapitalize="off" spellcheck="false"${of(nameField).length > 0 && invalidAttributes(problem, sentences)}>
+<textarea class="code line" rows="1" name="${valueField}" aria-label="Value of setting ${index + 1}" autocomplete="off" spellcheck="false"${of(valueField).length > 0 && invalidAttributes(problem, sentences)}>${typedText(value)}</textarea></div>
+${fieldProblem(problem, sentences)}`;
+};
+
+const otherSettings = (form: SettingsForm): Html => {
+  const empty = Math.max(0, Math.min(EMPTY_ROWS, ROWS_MAX - form.rows.length));
+  const rows = [...form.rows, ...Array.from({ length: empty }, () => ({ name: '', value: '' }))];
+  return html`<details class="card"${attribute('open', form.rows.length > 0)}><summary>Other settings</summary>
+<p class="hint">Texts that the vault stores for clients, and does not read: at most ${SETTINGS_MAX}. A row without name and value is left out; each save gives two more.</p>
+${rows.map((row, index) => rowFields(form, row, index))}</details>`;
+};
+
+const settingsForm = ({ session }: Visit, form: SettingsForm): Html =>
+  html`<form method="post" action="${SETTINGS_PATH}" autocomplete="off" novalidate>${csrfField(session)}<input type="hidden" name="seen" value="${form.typed.seen}">
+<section class="card">
+${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
+${KNOWN.map((setting) => selectField<TextField>(form, setting))}
+</section>
+${otherSettings(form)}
+<div class="actions"><button>Save</button></div></form>`;
+
+const choiceOf = ({ options }: (typeof KNOWN)[number], value: string): string =>
+  options.find(([each]) => each === value)?.[1] ?? value;
+
+/** For a role that changes nothing. */
+const settingsList = ({ typed, rows }: SettingsForm): Html =>
+  html`<section class="card"><h2>Settings</h2><dl><dt>Name</dt><dd>${isolated(typed.name)}</dd>
+${KNOWN.map((setting) => html`<dt>${setting.label}</dt><dd>${choiceOf(setting, typed[setting.name])}</dd>`)}
+${rows.map(({ name, value }) => html`<dt>${isolated(name)}</dt><dd>${isolated(value)}</dd>`)}</dl></section>`;
+
+const settingsPage = (visit: Visit, tenant: Tenant, form: SettingsForm, above?: HtmlValue): string => {
+  const mayChange = may(visit.session, 'tenant:update');
+  return consolePage(visit.session, {
+    title: 'Settings',
+    section: 'Settings',
+    main: html`<h1>Settings</h1>
+${copyMenu(visit, { id: tenant.id, call: { path: TENANT } })}
+${visit.query('done') === 'saved' && notice('good', 'The settings were saved. They hold at once.')}${above}
+<div class="columns"><div>${mayChange ? settingsForm(visit, form) : settingsList(form)}</div>
+<div><section class="card"><h2>Record</h2><dl><dt>Id</dt><dd>${shortened(tenant.id)}</dd><dt>Created</dt><dd>${time(tenant.created_at)}</dd>
+${tenant.modified_at !== undefined && html`<dt>Changed</dt><dd>${time(tenant.modified_at)}</dd>`}</dl>
+${mayChange && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}</section></div></div>`,
+  });
+};
+
+const readTenant = async (visit: Visit): Promise<Tenant> =>
+  bodyOf<Tenant>(await visit.api({ method: 'GET', url: TENANT }));
+
+const save = async (submission: Submission): Promise<Outcome> => {
+  const tenant = await readTenant(submission);
+  const form = readForm(submission.field);
+  if (form.typed.seen !== seenOf(tenant)) {
+    const sentence =
+      'The settings were changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+    const current = { ...form, typed: { ...form.typed, seen: seenOf(tenant) } };
+    return { status: 409, page: settingsPage(submission, tenant, current, notice('warn', sentence)) };
+  }
+  const refuse = (status: number, problems: FieldProblems, lines: readonly string[]): Outcome => {
+    const above = problemsNotice('The settings were not saved.', lines);
+    return { status, page: settingsPage(submission, tenant, { ...form, problems }, above) };
+  };
+  const found = problemsOfRows(form);
+  if (found.size > 0) return refuse(422, found, [LOOK]);
+  const answer = await submission.api({ method: 'PUT', url: TENANT, json: bodyOfForm(form, tenant) });
+  if (isSuccess(answer)) return { seeOther: addressOf(SETTINGS_PATH, { done: 'saved' }) };
+  const problems = problemsOf(form, answer);
+  return refuse(answer.status, problems, linesAbove(problems, answer));
+};
+
+export const settingsPages = (console: Console): void => {
+  console.get(SETTINGS_PATH, async (visit) => {
+    const tenant = await readTenant(visit);
+    return settingsPage(visit, tenant, formOf(tenant));
+  });
+  console.postAfterCode(SETTINGS_PATH, save, ['name']);
+};

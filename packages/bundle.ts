@@ -8,6 +8,7 @@ import { fileURLToPath } from 'node:url';
 import { build, type BuildOptions } from 'esbuild';
 import { writePythonApi } from '../sdk/python/generate.ts';
 import { writeNodeApi } from './node-api.ts';
+import { writeFileSchemas } from './operations.ts';
 
 const packages = dirname(fileURLToPath(import.meta.url));
 const here = join(packages, 'fields');
@@ -35,6 +36,8 @@ const to = (name: string): string => join(served, version, name);
 const document = JSON.parse(readFileSync(join(packages, '../openapi/openapi.json'), 'utf8'));
 mkdirSync(join(packages, 'node/src/generated'), { recursive: true });
 writeFileSync(join(packages, 'node/src/generated/api.ts'), writeNodeApi(document));
+mkdirSync(join(packages, 'cli/src/generated'), { recursive: true });
+writeFileSync(join(packages, 'cli/src/generated/schemas.json'), writeFileSchemas(document));
 writeFileSync(join(packages, '../sdk/python/strongroom/_generated.py'), writePythonApi(document));
 /** For Node 20 and later, as the server's own entry points. */
 const forNode: BuildOptions = { bundle: true, platform: 'node', target: 'node20' };

@@ -88,3 +88,26 @@ export const readOperations = (document: Document): Operation[] => {
         .map(([method, operation]) => readOne(path, method, operation)),
     );
 };
+
+/** The bodies that a file of the command line has parts of. */
+const BODIES_OF_FILES = [
+  'CreateApplicationRequest',
+  'CreateReactorFormulaRequest',
+  'CreateReactorRequest',
+  'CreateProxyRequest',
+  'SettingsOfTenant',
+];
+
+/** @returns JSON of these schemas, and of those that they name, without their texts. */
+export const writeFileSchemas = ({ components }: Document): string => {
+  const found: Record<string, Schema> = {};
+  const add = (name: string): void => {
+    if (found[name]) return;
+    const schema = components['schemas']?.[name] as Schema;
+    found[name] = schema;
+    for (const [, other] of JSON.stringify(schema).matchAll(/#\/components\/schemas\/(\w+)/g)) add(other as string);
+  };
+  BODIES_OF_FILES.forEach(add);
+  const isText = (name: string, value: unknown): boolean => name === 'description' && typeof value === 'string';
+  return `${JSON.stringify(found, (name, value) => (isText(name, value) ? undefined : value), 2)}\n`;
+};

@@ -30,6 +30,7 @@ const inputs = [
 const outputs = new Set([
   'src/generated',
   'packages/cli/dist',
+  'packages/cli/src/generated',
   'packages/fields/dist',
   'packages/fields-react/dist',
   'packages/node/dist',

@@ -73,7 +73,7 @@ test('a damaged profile file is one line, without the key that it may have', asy
   }
 });
 
-test('the chosen vault: --profile, then the variables, then the profile that was used last', async () => {
+test('the chosen vault: --profile, then the variables, then the last profile', async () => {
   const other = await server.newTenant();
   const login = (name: string, key: string) =>
     run(['login', '--url', server.base_url, '--profile', name], { env, stdin: key });
@@ -173,7 +173,7 @@ test('a vault that does not answer is exit code 7', async () => {
   expect([code, err]).toEqual([7, expect.stringContaining('ECONNREFUSED')]);
 });
 
-test('logs tail prints the newest last, by disclosure, and follows without a gap or a repetition', async () => {
+test('logs tail prints the newest last, and follows without a gap or a repetition', async () => {
   const own = await server.newTenant();
   const env = { STRONGROOM_API_KEY: own.api_key };
   const make = async (text: string): Promise<string> =>

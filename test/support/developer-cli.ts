@@ -11,14 +11,15 @@ export type CliResult = { code: number; out: string; err: string };
 
 export type CliOptions = {
   stdin?: string | Uint8Array;
-  /** Text that is typed at a terminal. */
+  /** Text that is typed at a terminal: after it is asked for without echo, or at once. */
   typed?: string;
+  cooked?: boolean;
   env?: Record<string, string | undefined>;
   sleep?: (ms: number) => Promise<void>;
 };
 
 /** As a terminal: characters arrive one by one, and raw mode is asked for before. */
-const createTerminal = (typed: string): Stdin => {
+const createTerminal = (typed: string, isCooked = false): Stdin => {
   const stream = new PassThrough() as unknown as Stdin & PassThrough;
   stream.isTTY = true;
   let isRaw = false;
@@ -26,6 +27,7 @@ const createTerminal = (typed: string): Stdin => {
     if (wanted && !isRaw) setImmediate(() => [...typed].forEach((character) => stream.write(character)));
     return (isRaw = wanted);
   };
+  if (isCooked) stream.write(typed);
   return stream;
 };
 
@@ -49,7 +51,7 @@ export const useCli = (vault: () => { base_url: string; api_key: string }) => {
       stdin:
         options.typed === undefined
           ? (Readable.from([Buffer.from(options.stdin ?? '')]) as Stdin)
-          : createTerminal(options.typed),
+          : createTerminal(options.typed, options.cooked),
       stdout: out.stream,
       stderr: err.stream,
       env: { HOME: directory, STRONGROOM_URL: base_url, STRONGROOM_API_KEY: api_key, ...options.env },

@@ -91,3 +91,23 @@ const askHidden = ({ stdin, stderr }: Io, question: string): Promise<string> =>
 /** A secret, from the terminal without an echo, or the first line of standard input. */
 export const readSecret = async (io: Io, question: string): Promise<string> =>
   (io.stdin.isTTY ? await askHidden(io, question) : ((await readStdin(io)).split('\n')[0] ?? '')).trim();
+
+/** A line that is typed at the terminal, which shows it. */
+export const readLine = ({ stdin, stderr }: Io, question: string): Promise<string> =>
+  new Promise((resolve) => {
+    let typed = '';
+    stderr.write(question);
+    const read = (chunk: Buffer | string): void => {
+      typed += String(chunk);
+      if (/[\r\n]/.test(typed)) end();
+    };
+    const end = (): void => {
+      stdin.off('data', read);
+      stdin.off('end', end);
+      stdin.pause();
+      resolve(typed.trim());
+    };
+    stdin.on('data', read);
+    stdin.on('end', end);
+    stdin.resume();
+  });

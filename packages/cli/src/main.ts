@@ -1,7 +1,11 @@
 // The command line for developers: it talks to any vault with an API key. Exports what the bin and the server's own bin run.
 import { Command, CommanderError } from 'commander';
+import { addApplications } from './commands/applications.ts';
+import { addApply } from './commands/apply.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogs } from './commands/logs.ts';
+import { addProxies } from './commands/proxies.ts';
+import { addReactors } from './commands/reactors.ts';
 import { addTokens } from './commands/tokens.ts';
 import { addCompletion } from './completion.ts';
 import type { Scope } from './define.ts';
@@ -35,6 +39,10 @@ const createProgram = (surroundings: Surroundings): Command => {
   addLogin(scope, program);
   addTokens(scope, program);
   addLogs(scope, program);
+  addReactors(scope, program);
+  addProxies(scope, program);
+  addApplications(scope, program);
+  addApply(scope, program);
   addCompletion(scope, program);
   return program;
 };

@@ -1,11 +1,7 @@
 // Shows a request as the proxy would send it, with masks in place of the values of tokens. Pure: it opens, sends and writes nothing.
 import type { Headers } from '../../platform/egress/headers.ts';
-import type { Json } from '../../platform/json/json.ts';
-import { Absent } from '../tokens/expressions/absent.ts';
-import { createExpansion, type Expansion, type ExpansionRecord } from '../tokens/expressions/expansion.ts';
-import { ExpressionError } from '../tokens/expressions/expression-error.ts';
-import { applyFilters } from '../tokens/expressions/filters.ts';
-import type { Expression } from '../tokens/expressions/template.ts';
+import { createExpansion, type ExpansionRecord } from '../tokens/expressions/expansion.ts';
+import { maskExpressions } from '../tokens/expressions/mask-expressions.ts';
 import { bodyKindOf } from './bodies/body-kind.ts';
 import { findExpressions, findNothing } from './bodies/expressions.ts';
 import type { ProxyContext } from './context.ts';
@@ -14,9 +10,6 @@ import { findBase, forwardedHeaders, type Outgoing, proxyKeysOf } from './outgoi
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import { destinationOf, parseTarget, refuseLongUrl } from './target.ts';
-
-/** In place of a value without a mask. Every header, path and charset holds these letters as they are. */
-export const HIDDEN = 'XXXX';
 
 /** A request to the proxy. `url` is its target, with /proxy. */
 export type PreviewedRequest = { method: string; url: string; headers: Headers; body: Buffer | undefined };
@@ -53,33 +46,4 @@ export const previewRequest = (
   refuseLongUrl(sentTo, shown);
   if (shown.body !== request.body) refuseStaleDigests(headers, shown.headers);
   return { method: request.method, ...sentTo, headers: shown.headers, body: shown.body };
-};
-
-/** An expansion in which the expressions that were found have the masks of their values. Filters that do not fit a mask hide it. */
-const maskExpressions = (expansion: Expansion): Expansion => {
-  const masks = new Map<Expression, Json>();
-  const { templates } = expansion.references;
-  for (const [text, template] of templates) {
-    const parts = template.parts.map((part) => {
-      if (typeof part === 'string') return part;
-      const masked = { ...part, filters: [] };
-      masks.set(masked, maskOfExpression(part, expansion));
-      return masked;
-    });
-    templates.set(text, { ...template, parts });
-  }
-  return { ...expansion, valueOf: (expression) => masks.get(expression) };
-};
-
-const maskOfExpression = (expression: Expression, expansion: Expansion): Json => {
-  try {
-    const mask = expansion.valueOf(expression);
-    // No filter makes something of a value that is not shown.
-    if (mask === undefined) return HIDDEN;
-    const shown = applyFilters(mask, expression.filters, expansion.environment, expansion.meter);
-    return shown === undefined || shown instanceof Absent ? HIDDEN : shown;
-  } catch (error) {
-    if (error instanceof ExpressionError) return HIDDEN;
-    throw error;
-  }
 };

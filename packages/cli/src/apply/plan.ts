@@ -1,0 +1,168 @@
+// Compares a file with a vault: what is made, changed and removed, and what that widens.
+import { createHash } from 'node:crypto';
+import { nearestName } from '../../../../src/platform/base/unknown-names.ts';
+import { CliError } from '../exit-codes.ts';
+import type { Value } from './check.ts';
+import { isSame } from './compare.ts';
+import type { Kind } from './shapes.ts';
+import { type Current, orderOf, stampOf, type State } from './state.ts';
+import { type Entry, fileError, type VaultFile } from './vault-file.ts';
+import { widensOf } from './widens.ts';
+
+export type Attributes = Record<string, Value>;
+
+export type Step = {
+  action: 'make' | 'change' | 'remove';
+  kind: Kind;
+  name: string;
+  /** What the vault has; undefined for what is made. */
+  current?: Current;
+  /** Attributes that the file gives and the vault has otherwise. */
+  changed: Attributes;
+  /** In words, what callers may do after the step that they may not before. */
+  widens: string[];
+};
+
+export type Plan = {
+  steps: Step[];
+  /** Records of the vault that the file does not name, and that stay. */
+  kept: Current[];
+  /** Identifies file, options and state: a plan that is applied later must have the same. */
+  digest: string;
+};
+
+const isNamed = (kind: Kind, name: string) => (record: Current) => record.kind === kind && record.name === name;
+
+/** @throws CliError where two records of the vault have the name. */
+const findCurrent = (state: State, kind: Kind, name: string): Current | undefined => {
+  if (kind === 'tenant') return state.records.find((record) => record.kind === 'tenant');
+  const found = state.records.filter((record) => isNamed(kind, name)(record) && !record.isOfficial);
+  if (found.length > 1)
+    throw new CliError(
+      `The vault has ${found.length} of the kind ${kind} with the name ${JSON.stringify(name)}: rename all but one (${found.map(({ id }) => id).join(', ')}).`,
+    );
+  return found[0];
+};
+
+/** Each reference of an entry, with the kind that it names. */
+const REFERENCES: readonly [attribute: string, kind: Kind][] = [
+  ['application', 'application'],
+  ['formula', 'formula'],
+];
+
+const checkReferences = (file: VaultFile, state: State, entry: Entry): void => {
+  if (entry.kind !== 'reactor' && entry.kind !== 'proxy') return;
+  for (const [attribute, kind] of REFERENCES) {
+    const name = entry.attributes[attribute];
+    if (typeof name !== 'string') continue;
+    const inFile = file.entries.some((each) => each.kind === kind && each.name === name);
+    const found = state.records.filter(isNamed(kind, name));
+    if (found.length > 1)
+      throw fileError(file, entry, attribute, `The vault has ${found.length} of the kind ${kind} with this name.`);
+    if (inFile || found.length === 1) continue;
+    const names = [...file.entries, ...state.records].filter((each) => each.kind === kind).map((each) => each.name);
+    const nearest = nearestName(name, names);
+    const hint = nearest === undefined ? '' : ` Did you mean ${JSON.stringify(nearest)}?`;
+    throw fileError(file, entry, attribute, `There is no ${kind} with the name ${JSON.stringify(name)}.${hint}`);
+  }
+};
+
+/** @throws CliError for a change that no request can make. */
+const checkChange = (file: VaultFile, entry: Entry, current: Current, changed: Attributes): void => {
+  if (entry.kind === 'application' && changed['type'] !== undefined)
+    throw fileError(file, entry, 'type', 'The type of an application cannot change: give it another name.');
+  const isOtherFormula = entry.kind === 'reactor' && changed['formula'] !== undefined;
+  const isOwnCode =
+    entry.kind === 'reactor' && changed['code'] !== undefined && current.attributes['code'] === undefined;
+  if (isOtherFormula || isOwnCode)
+    throw fileError(
+      file,
+      entry,
+      isOwnCode ? 'code' : 'formula',
+      'The formula of a reactor cannot change: give it another name.',
+    );
+};
+
+/** Settings are an object of which a file may have some. */
+const settingsChange = (given: Attributes, before: Attributes): Attributes | undefined => {
+  const changed = Object.entries(given).filter(([name, value]) => (before[name] ?? null) !== value);
+  return changed.length === 0 ? undefined : Object.fromEntries(changed);
+};
+
+const changesOf = (entry: Entry, current: Current): Attributes =>
+  Object.fromEntries(
+    Object.entries(entry.attributes).flatMap(([attribute, value]): [string, Value][] => {
+      const before = current.attributes[attribute];
+      if (attribute === 'settings') {
+        const changed = settingsChange((value ?? {}) as Attributes, (before ?? {}) as Attributes);
+        return changed ? [[attribute, changed]] : [];
+      }
+      return isSame(attribute, value, before) ? [] : [[attribute, value]];
+    }),
+  );
+
+const isEmptyList = (value: Value | undefined): boolean => !Array.isArray(value) || value.length === 0;
+
+/** What a record cannot be made without, although a file may leave it out where it is there. */
+const checkMade = (file: VaultFile, entry: Entry): void => {
+  const { kind, attributes } = entry;
+  const fail = (text: string): never => {
+    throw fileError(file, entry, 'name', text);
+  };
+  const has = (name: string): boolean => attributes[name] !== undefined && attributes[name] !== null;
+  if (kind === 'application' && isEmptyList(attributes['permissions']) && isEmptyList(attributes['rules']))
+    fail('An application needs a permission or a rule.');
+  if (kind === 'formula' && !has('code')) fail('A formula needs code or code_file.');
+  if (kind === 'reactor' && !has('code') && !has('formula')) fail('A reactor needs formula, or code or code_file.');
+  if (kind === 'proxy' && !has('destination_url')) fail('A proxy needs destination_url.');
+};
+
+const stepFor = (file: VaultFile, state: State, entry: Entry): Step | undefined => {
+  const { kind, name, attributes } = entry;
+  checkReferences(file, state, entry);
+  const current = findCurrent(state, kind, name);
+  if (current === undefined) {
+    checkMade(file, entry);
+    const made = { action: 'make' as const, kind, name, changed: attributes };
+    return { ...made, widens: widensOf(made) };
+  }
+  const changed = changesOf(entry, current);
+  if (Object.keys(changed).length === 0) return undefined;
+  checkChange(file, entry, current, changed);
+  const step = { action: 'change' as const, kind, name: kind === 'tenant' ? current.name : name, current, changed };
+  return { ...step, widens: widensOf(step) };
+};
+
+/** @throws CliError for two records of one name, a reference to nothing, and a change that is not possible. */
+export const makePlan = (file: VaultFile, state: State, { prune }: { prune: boolean }): Plan => {
+  const steps = file.entries
+    .flatMap((entry) => stepFor(file, state, entry) ?? [])
+    .toSorted((one, other) => orderOf(one.kind) - orderOf(other.kind));
+  const extra = state.records.filter(
+    ({ kind, name, isOfficial }) =>
+      kind !== 'tenant' &&
+      !isOfficial &&
+      file.kinds.has(kind) &&
+      !file.entries.some((entry) => entry.kind === kind && entry.name === name),
+  );
+  // What uses others goes first. The key in use would not live to see the end.
+  const removed = prune ? extra.filter(({ id }) => id !== state.ownId) : [];
+  const removals = removed
+    .toSorted((one, other) => orderOf(other.kind) - orderOf(one.kind))
+    .map((current): Step => ({
+      action: 'remove',
+      kind: current.kind,
+      name: current.name,
+      current,
+      changed: {},
+      widens: [],
+    }));
+  const digest = createHash('sha256')
+    .update(JSON.stringify([file.digest, prune, stampOf(state)]))
+    .digest('hex');
+  return {
+    steps: [...steps, ...removals],
+    kept: extra.filter((each) => !removed.includes(each) && (prune || each.id !== state.ownId)),
+    digest,
+  };
+};

@@ -1,0 +1,101 @@
+// Reads what a vault has, in the form in which files say it: names in place of ids, and only what files can hold.
+import type { Strongroom } from '@strongroom/node';
+import { readAll } from '../find.ts';
+import type { Value } from './check.ts';
+import { attributesOf, type Kind, KINDS } from './shapes.ts';
+
+type Attributes = Record<string, Value>;
+
+/** A record of the vault. */
+export type Current = {
+  kind: Kind;
+  id: string;
+  name: string;
+  attributes: Attributes;
+  /** Changes with each change of the record. */
+  stamp: string;
+  /** Of a formula of the vault itself, which no file changes. */
+  isOfficial: boolean;
+  hasCertificate: boolean;
+};
+
+export type State = {
+  tenantId: string;
+  records: Current[];
+  /** The application of the key in use. */
+  ownId: string;
+};
+
+type Stored = { id: string; name: string; created_at: string; modified_at?: string };
+
+const SIZE = 100;
+
+const pick = (kind: Kind, record: object): Attributes => {
+  const names = new Set(attributesOf(kind));
+  return Object.fromEntries(Object.entries(record).filter(([name]) => names.has(name))) as Attributes;
+};
+
+const make = (kind: Kind, record: Stored, attributes: Attributes, rest: Partial<Current> = {}): Current => ({
+  kind,
+  id: record.id,
+  name: record.name,
+  attributes,
+  stamp: record.modified_at ?? record.created_at,
+  isOfficial: false,
+  hasCertificate: false,
+  ...rest,
+});
+
+/**
+ * The kinds that a plan reads: those of the file, and those that they refer to.
+ * Applications name those that are referred to, and each reactor has its formula in it.
+ */
+const neededKinds = (kinds: ReadonlySet<Kind>): Set<Kind> => {
+  const needed = new Set(kinds);
+  if (needed.has('reactor') || needed.has('proxy')) needed.add('application');
+  if (needed.has('reactor')) needed.add('formula');
+  return needed;
+};
+
+/** @throws StrongroomError where the key may not read one of the kinds. */
+export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Promise<State> => {
+  const needed = neededKinds(kinds);
+  const own = await vault.applications.getOwn();
+  const records: Current[] = [];
+  const applicationNames = new Map<string, string>();
+  if (needed.has('application'))
+    for (const each of await readAll(vault.applications.list({ size: SIZE }))) {
+      applicationNames.set(each.id, each.name);
+      records.push(make('application', each, pick('application', each)));
+    }
+  if (needed.has('formula'))
+    for (const each of await readAll(vault.reactorFormulas.list({ size: SIZE })))
+      records.push(make('formula', each, pick('formula', each), { isOfficial: each.type === 'official' }));
+  if (needed.has('reactor'))
+    for (const each of await readAll(vault.reactors.list({ size: SIZE }))) {
+      const { formula: _, application: __, ...rest } = pick('reactor', each);
+      const formula: Attributes = each.code === undefined ? { formula: each.formula.name } : {};
+      const application: Attributes = each.application ? { application: each.application.name } : {};
+      records.push(make('reactor', each, { ...rest, ...formula, ...application }));
+    }
+  if (needed.has('proxy'))
+    for (const each of await readAll(vault.proxies.list({ size: SIZE }))) {
+      const name = each.application_id === undefined ? undefined : applicationNames.get(each.application_id);
+      const attributes = { ...pick('proxy', each), ...(name !== undefined && { application: name }) };
+      records.push(make('proxy', each, attributes, { hasCertificate: each.client_certificate !== undefined }));
+    }
+  if (needed.has('tenant')) {
+    const tenant = await vault.tenant.get();
+    records.push(make('tenant', tenant, { name: tenant.name, settings: tenant.settings }));
+  }
+  return { tenantId: own.tenant_id, records, ownId: own.id };
+};
+
+/** What a plan is bound to: any change of these records makes another one. No values are in it. */
+export const stampOf = ({ tenantId, records }: State): string =>
+  JSON.stringify([
+    tenantId,
+    records.map(({ kind, id, stamp, isOfficial }) => [kind, id, isOfficial ? '' : stamp].join(' ')).toSorted(),
+  ]);
+
+export const orderOf = (kind: Kind): number => (kind === 'tenant' ? KINDS.length : KINDS.indexOf(kind));

@@ -1,0 +1,142 @@
+// Says in words what a step of a plan allows that was not allowed before. In doubt it says more, not less.
+import { summarizeRights } from '../../../../src/modules/access/rights-summary.ts';
+import { type RightsRecord, rightsOf } from '../rights.ts';
+import type { Value } from './check.ts';
+import { canonical } from './compare.ts';
+import type { Step } from './plan.ts';
+
+type Attributes = Record<string, Value>;
+
+/** Limits and hosts are compared as numbers and lists: a sentence cannot tell the wider one. */
+const COMPARED = /^(?:get at most|use at most|send them to|be used by)/;
+
+const sentencesOf = (attributes: Attributes): string[] => {
+  const given = Object.fromEntries(Object.entries(attributes).filter(([, value]) => value !== null));
+  const rights = rightsOf({
+    type: 'private',
+    permissions: [],
+    ...given,
+    rules: canonical('rules', given['rules']),
+  } as unknown as RightsRecord);
+  return summarizeRights(rights).can.filter((sentence) => !COMPARED.test(sentence));
+};
+
+const asTexts = (value: Value | undefined): string[] | undefined =>
+  Array.isArray(value) ? value.map(String) : undefined;
+
+/** A list that limits, where none limits nothing. */
+const listWidens = (
+  before: Value | undefined,
+  after: Value | undefined,
+  any: string,
+  some: (added: string) => string,
+): string[] => {
+  const [old, now] = [asTexts(before), asTexts(after)];
+  if (old === undefined) return [];
+  if (now === undefined) return [any];
+  const added = now.filter((each) => !old.includes(each));
+  return added.length === 0 ? [] : [some(added.join(', '))];
+};
+
+const limitWidens = (noun: string, before: Value | undefined, after: Value | undefined): string[] => {
+  const [old, now] = [before ?? Infinity, after ?? Infinity].map(Number) as [number, number];
+  if (now <= old) return [];
+  return [`may now get ${now === Infinity ? `${noun} without a limit` : `${now} ${noun}`}, before ${old}`];
+};
+
+const applicationWidens = (before: Attributes | undefined, after: Attributes): string[] => {
+  const old = before === undefined ? [] : sentencesOf(before);
+  const gained = sentencesOf(after).filter(
+    (sentence) => !old.includes(sentence) && !old.includes(sentence.replace('the masks of', 'the values of')),
+  );
+  const may = gained.map((sentence) => `may now ${sentence}`);
+  const of = (attributes: Attributes | undefined, name: string): Value | undefined =>
+    attributes && canonical(name, attributes[name]);
+  const rate = (attributes: Attributes): Value | undefined =>
+    (attributes['rate_limit'] as Attributes | null | undefined)?.['requests_per_second'];
+  const origins = (asTexts(after['allowed_origins']) ?? []).filter(
+    (each) => !(asTexts(before?.['allowed_origins']) ?? []).includes(each),
+  );
+  return [
+    ...may,
+    ...(origins.length > 0 ? [`may now be used by pages of ${origins.join(', ')}`] : []),
+    ...(before === undefined
+      ? []
+      : [
+          ...listWidens(
+            of(before, 'allowed_hosts') ?? undefined,
+            of(after, 'allowed_hosts') ?? undefined,
+            'may now send to any host',
+            (added) => `may now send to ${added}`,
+          ),
+          ...limitWidens('values a day', before['daily_reveals'], after['daily_reveals']),
+          ...limitWidens('uses of tokens a day', before['daily_uses'], after['daily_uses']),
+          ...limitWidens('requests a second', rate(before), rate(after)),
+        ]),
+  ];
+};
+
+const hostOf = (url: Value | undefined): string =>
+  URL.canParse(String(url)) ? new URL(String(url)).host : 'its destination';
+
+const isMask = (value: Value | undefined): boolean => (value as Attributes | null | undefined)?.['type'] === 'mask';
+
+const proxyWidens = (before: Attributes | undefined, after: Attributes): string[] => {
+  const isOpen = (attributes: Attributes | undefined): boolean => attributes?.['require_auth'] === false;
+  const findsExpressions = (attributes: Attributes): boolean => attributes['expressions'] !== 'off';
+  const host = hostOf(after['destination_url']);
+  const application = after['application'];
+  return [
+    ...(before === undefined || hostOf(before['destination_url']) !== host ? [`sends requests to ${host}`] : []),
+    ...(isOpen(after) && !isOpen(before) ? ['whoever has its key may use it, without an API key'] : []),
+    ...(before !== undefined && findsExpressions(after) && !findsExpressions(before)
+      ? ['puts the values of tokens into requests']
+      : []),
+    ...(typeof application === 'string' && application !== before?.['application']
+      ? [
+          `its transforms have the permissions of ${JSON.stringify(application)}${isOpen(after) ? ', also for clients without an API key' : ''}`,
+        ]
+      : []),
+    ...(isMask(before?.['response_transform']) && !isMask(after['response_transform'])
+      ? ['responses are not masked any more']
+      : []),
+    ...listWidens(
+      before?.['allowed_hosts'] ?? undefined,
+      after['allowed_hosts'] ?? undefined,
+      'its requests may go to any host',
+      (added) => `its requests may now go to ${added}`,
+    ),
+  ];
+};
+
+const reactorWidens = (before: Attributes | undefined, after: Attributes): string[] => {
+  const application = after['application'];
+  return typeof application === 'string' && application !== before?.['application']
+    ? [`its code has the permissions of ${JSON.stringify(application)}`]
+    : [];
+};
+
+const tenantWidens = ({ settings }: Attributes, changed: Attributes): string[] => {
+  const given = changed['settings'] as Attributes | undefined;
+  const was = (settings as Attributes | undefined)?.['require_second_factor'];
+  return given && 'require_second_factor' in given && was === 'true'
+    ? ['members do not need a second factor any more']
+    : [];
+};
+
+export const widensOf = ({ kind, current, changed }: Pick<Step, 'kind' | 'current' | 'changed'>): string[] => {
+  const before = current?.attributes;
+  const after = { ...before, ...changed };
+  switch (kind) {
+    case 'application':
+      return applicationWidens(before, after);
+    case 'proxy':
+      return proxyWidens(before, after);
+    case 'reactor':
+      return reactorWidens(before, after);
+    case 'tenant':
+      return tenantWidens(before ?? {}, changed);
+    default:
+      return [];
+  }
+};

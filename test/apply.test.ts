@@ -1,0 +1,484 @@
+// strongroom apply and config pull: a vault from a file, its plan, and everything that a file must not do.
+import { rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { useCli } from './support/developer-cli.ts';
+import { type SharedServer, type TestTenant, useServer } from './support/server.ts';
+
+let server: SharedServer;
+let tenant: TestTenant;
+beforeAll(async () => {
+  server = await useServer();
+});
+beforeEach(async () => {
+  tenant = await server.newTenant();
+});
+const { directory, run, json } = useCli(() => ({ base_url: server.base_url, api_key: tenant.api_key }));
+
+const write = (text: string | Uint8Array, name = 'vault.yaml'): string => {
+  writeFileSync(join(directory, name), text);
+  return name;
+};
+const api = (method: string, path: string, body?: unknown) =>
+  server.request(method, path, { key: tenant.api_key, json: body });
+
+const code = 'module.exports = async (req) => ({ raw: { shop: req.configuration.SHOP } });\n';
+
+const whole = `version: 1
+tenant:
+  settings: { deduplicate_token: "true" }
+applications:
+  - name: Checkout
+    permissions: [token:create, token:use]
+    daily_uses: 5000
+    allowed_hosts: [API.example.com]
+  - name: Support
+    rules:
+      - { description: Cards, priority: 1, container: /PCI/, transform: mask, permissions: [token:read] }
+      - description: Orders
+        priority: 2
+        conditions: [{ attribute: id, operator: starts_with, value: order- }]
+        transform: reveal
+        permissions: [token:search, token:read]
+formulas:
+  - name: Charge
+    description: Charges a card
+    code_file: charge.js
+    configuration: [{ name: SHOP, type: string }]
+    request_parameters: [{ name: amount, type: number, optional: true }]
+reactors:
+  - name: Charge Köln 🎉
+    formula: Charge
+    application: Checkout
+    configuration: { SHOP: { $env: SHOP_KEY } }
+  - name: Own
+    code: |
+      module.exports = async () => ({ raw: 1 });
+proxies:
+  - name: Charges
+    destination_url: https://api.example.com/v1
+    application: Checkout
+    request_transform: { code_file: charge.js }
+    response_transform: { type: mask, expression: "[0-9]{12}" }
+    configuration: { SHOP: köln, LIMIT: 3, ON: true }
+    timeout_seconds: 10
+`;
+const env = { SHOP_KEY: 'sk_secret_value' };
+
+const NOTHING = 'Nothing to do: the vault is as the file says.\n';
+
+const applyWhole = async (): Promise<void> => {
+  write(code, 'charge.js');
+  const { code: exit, err } = await run(['apply', write(whole)], { env });
+  expect([exit, err]).toEqual([0, expect.stringContaining('strongroom api-keys add "Checkout"')]);
+};
+
+test('a file makes a vault, and applied again it says nothing to do', async () => {
+  write(code, 'charge.js');
+  const plan = await run(['apply', write(whole), '--plan'], { env });
+  expect(plan).toMatchObject({ code: 0, err: '' });
+  expect(plan.out).toContain('To make: 6. To change: 1. To remove: 0.');
+  expect(plan.out).not.toContain('sk_secret');
+  expect((await api('GET', '/proxies')).body.data).toEqual([]);
+  await applyWhole();
+  expect(await run(['apply', 'vault.yaml'], { env })).toEqual({ code: 0, out: NOTHING, err: '' });
+  const { body } = await api('GET', '/reactors?name=Charge*');
+  expect(body.data).toMatchObject([{ configuration: { SHOP: 'sk_secret_value' }, application: { name: 'Checkout' } }]);
+  const checkout = (await api('GET', '/applications?name=Checkout')).body.data[0];
+  expect((await api('GET', `/applications/${checkout.id}/keys`)).body.data).toEqual([]);
+});
+
+test('what widens access stands first, and in words', async () => {
+  await applyWhole();
+  const wider = whole
+    .replace('token:create, token:use', 'token:create, token:use, log:read')
+    .replace('daily_uses: 5000', 'daily_uses: 9000')
+    .replace('[API.example.com]', 'null')
+    .replace('transform: mask, permissions', 'transform: reveal, permissions')
+    .replace('    timeout_seconds: 10', '    require_auth: false')
+    .replace('destination_url: https://api.example.com/v1', 'destination_url: https://other.example.com/v1')
+    .replace('response_transform: { type: mask, expression: "[0-9]{12}" }', 'response_transform: null')
+    .replace('  - name: Own\n', '  - name: Own\n    application: Support\n');
+  const { out } = await run(['apply', write(wider), '--plan'], { env });
+  const [first, ...lines] = out.split('\n');
+  expect(first).toBe('Widens access:');
+  expect(lines.slice(0, lines.indexOf('Changed:'))).toEqual([
+    '  ! application "Checkout" may now read the log',
+    '  ! application "Checkout" may now send to any host',
+    '  ! application "Checkout" may now get 9000 uses of tokens a day, before 5000',
+    '  ! application "Support" may now read the values of tokens below /pci/',
+    '  ! reactor "Own" its code has the permissions of "Support"',
+    '  ! proxy "Charges" sends requests to other.example.com',
+    '  ! proxy "Charges" whoever has its key may use it, without an API key',
+    '  ! proxy "Charges" responses are not masked any more',
+  ]);
+  expect(out).toContain('permissions: +log:read');
+  const [{ widens }] = await json(['apply', 'vault.yaml', '--plan'], { env });
+  expect(widens).toHaveLength(8);
+});
+
+test('what narrows access does not stand under what widens it', async () => {
+  await applyWhole();
+  const narrower = whole
+    .replace('token:create, token:use', 'token:create')
+    .replace('daily_uses: 5000', 'daily_uses: 10')
+    .replace('transform: reveal\n', 'transform: mask\n')
+    .replace('  - name: Own\n', '  - name: Own\n    application: null\n');
+  const { out } = await run(['apply', write(narrower)], { env });
+  expect(out).not.toContain('Widens');
+  expect(out).toContain('permissions: -token:use');
+  expect((await run(['apply', 'vault.yaml'], { env })).out).toBe(NOTHING);
+});
+
+test('what a file leaves out stays, and null removes it', async () => {
+  await applyWhole();
+  const file = write(
+    'version: 1\napplications: [{ name: Checkout, daily_uses: null }]\nproxies: [{ name: Charges, configuration: { SHOP: ulm }, destination_url: https://api.example.com/v1 }]\n',
+  );
+  await json(['apply', file]);
+  const application = (await api('GET', '/applications?name=Checkout')).body.data[0];
+  expect(application).toMatchObject({ permissions: ['token:create', 'token:use'], allowed_hosts: ['api.example.com'] });
+  expect(application.daily_uses).toBeUndefined();
+  const proxy = (await api('GET', '/proxies?name=Charges')).body.data[0];
+  expect(proxy).toMatchObject({ timeout_seconds: 10, configuration: { SHOP: 'ulm' } });
+  expect(Object.keys(proxy.configuration)).toEqual(['SHOP']);
+  expect((await run(['apply', file])).out).toMatch(/Not in the file, and kept: .*\nNothing to do/);
+});
+
+test('only --prune removes: kinds of the file, and not the application of the key', async () => {
+  await applyWhole();
+  const file = write('version: 1\napplications: []\nproxies: []\n');
+  expect((await run(['apply', file])).out).toContain('kept: application');
+  expect((await api('GET', '/proxies')).body.data).toHaveLength(1);
+  const { code: exit, out } = await run(['apply', file, '--prune']);
+  expect(exit).toBe(0);
+  expect(out).toContain('  - proxy "Charges"');
+  expect((await api('GET', '/proxies')).body.data).toEqual([]);
+  expect((await api('GET', '/applications')).body.data.map(({ id }: any) => id)).toEqual([tenant.application_id]);
+  expect((await api('GET', '/reactors')).body.data).toHaveLength(2);
+  await json(['apply', write('version: 1\nreactors: []\nformulas: []\n'), '--prune']);
+  expect((await api('GET', '/reactors')).body.data).toEqual([]);
+});
+
+test('a kept plan is refused where the vault or the file has changed since', async () => {
+  write(code, 'charge.js');
+  write(whole);
+  const keep = () => run(['apply', 'vault.yaml', '--plan', '--out', 'plan.json'], { env });
+  expect((await keep()).err).toContain('strongroom apply plan.json does it');
+  const drifted = { code: 6, out: '', err: expect.stringContaining('nothing was changed. Make a new plan.') };
+  write(code.replace('shop', 'Shop'), 'charge.js');
+  expect(await run(['apply', 'plan.json'], { env })).toMatchObject(drifted);
+  write(code, 'charge.js');
+  await api('POST', '/applications', { name: 'Meanwhile', permissions: ['token:read'] });
+  expect(await run(['apply', 'plan.json'], { env })).toMatchObject(drifted);
+  const other = await server.newTenant();
+  await keep();
+  expect(await run(['apply', 'plan.json'], { env: { ...env, STRONGROOM_API_KEY: other.api_key } })).toMatchObject(
+    drifted,
+  );
+  expect((await api('GET', '/proxies')).body.data).toEqual([]);
+  expect(await run(['apply', 'plan.json'], { env })).toMatchObject({ code: 0 });
+  expect(await run(['apply', 'plan.json'], { env })).toMatchObject(drifted);
+  const wrongUse: string[][] = [['--prune'], ['--plan']];
+  for (const words of wrongUse) expect((await run(['apply', 'plan.json', ...words], { env })).code).toBe(2);
+  expect((await run(['apply', 'vault.yaml', '--out', 'plan.json'], { env })).code).toBe(2);
+  expect((await run(['apply', 'vault.yaml', '--plan', '--out', 'plan.txt'], { env })).code).toBe(2);
+});
+
+test('a person at a terminal is asked, and what happens meanwhile is found', async () => {
+  const file = write('version: 1\napplications: [{ name: A, permissions: [token:read] }]\n');
+  const names = async () => (await api('GET', '/applications?name=A')).body.data.length;
+  const stdin = (answer: string) => ({ typed: answer, cooked: true });
+  expect(await run(['apply', file], stdin('no\n'))).toMatchObject({
+    code: 130,
+    err: 'Apply? Type yes: Nothing was changed.\n',
+  });
+  expect(await names()).toBe(0);
+  expect((await run(['apply', file], stdin('yes\n'))).code).toBe(0);
+  expect(await names()).toBe(1);
+});
+
+test('pull writes a file from which a plan is empty, whatever characters it has', async () => {
+  await applyWhole();
+  const texts = [
+    'a\r\nb\r\n',
+    ' lead',
+    'trail \n',
+    '- x',
+    'a: b',
+    '#',
+    '\u00a0é̀🎉',
+    '"\'`',
+    '{{ x }}',
+    'yes',
+    '1',
+    '~',
+    '|',
+    '<<',
+    '\ttab',
+  ];
+  for (const [at, text] of texts.entries())
+    await api('POST', '/reactor-formulas', {
+      name: `Formula ${at} ${text.replaceAll(/\s/g, '_')}`,
+      type: 'private',
+      description: text,
+      code: `${code}// ${text}`,
+    });
+  const pulled = await run(['config', 'pull']);
+  expect(pulled.code).toBe(0);
+  expect(pulled.out).not.toMatch(/svc_|sk_secret|köln/);
+  expect(pulled.out).toContain(
+    '# Left out, and kept by apply: the configuration of the proxy "Charges" (SHOP, LIMIT, ON).',
+  );
+  write(pulled.out);
+  expect(await run(['apply', 'vault.yaml', '--plan', '--prune'])).toEqual({ code: 0, out: NOTHING, err: '' });
+  await json(['config', 'pull', '--with-configuration', '--out', 'all.yaml']);
+  expect(await run(['apply', 'all.yaml', '--plan', '--prune'])).toEqual({ code: 0, out: NOTHING, err: '' });
+  // Into another, empty vault: the same again.
+  const other = await server.newTenant();
+  const there = { env: { STRONGROOM_API_KEY: other.api_key } };
+  expect((await run(['apply', 'all.yaml'], there)).code).toBe(0);
+  expect((await run(['apply', 'all.yaml'], there)).out).toBe(NOTHING);
+});
+
+test('CRLF in a file is a line end of YAML, and code of a file keeps its own', async () => {
+  write('module.exports = async () => ({ raw: 1 });\r\n', 'crlf.js');
+  const file = write('\ufeffversion: 1\r\nreactors:\r\n  - name: A\r\n    code_file: crlf.js\r\n');
+  expect((await run(['apply', file])).code).toBe(0);
+  expect((await api('GET', '/reactors')).body.data[0].code).toBe('module.exports = async () => ({ raw: 1 });\r\n');
+  expect((await run(['apply', file])).out).toBe(NOTHING);
+});
+
+test('a failure in the middle says how far it came, and the rest is done the next time', async () => {
+  const text = (body: string) =>
+    `version: 1\napplications: [{ name: A, permissions: [token:read] }]\nreactors: [{ name: R, code: "${body}" }]\n`;
+  const { code: exit, err } = await run(['apply', write(text('module.exports = ('))]);
+  expect([exit, err]).toEqual([
+    1,
+    expect.stringMatching(/^To make the reactor "R" failed: .*422.* 1 of 2 steps are done;/),
+  ]);
+  expect((await run(['apply', write(text('module.exports = async () => ({})'))])).out).toContain('To make: 1.');
+});
+
+test('a key without a permission changes nothing, and gives no more than it has', async () => {
+  const file = write('version: 1\napplications: [{ name: A, permissions: [token:read] }]\nproxies: []\n');
+  const as = async (...permissions: any[]) => ({
+    env: { STRONGROOM_API_KEY: (await server.newKey(tenant, { permissions })).api_key },
+  });
+  expect(await run(['apply', file], await as('application:create'))).toMatchObject({
+    code: 4,
+    out: '',
+    err: expect.stringContaining('application:read'),
+  });
+  const creator = await as('application:create', 'application:read', 'proxy:read');
+  const refused = await run(['apply', file], creator);
+  expect(refused).toMatchObject({ code: 4, err: expect.stringContaining('Nothing was changed.') });
+});
+
+test('another tenant is never seen, and a reference to its records is an error', async () => {
+  await applyWhole();
+  const other = await server.newTenant();
+  const there = { env: { ...env, STRONGROOM_API_KEY: other.api_key } };
+  const file = write(
+    'version: 1\nproxies: [{ name: P, destination_url: https://a.example.com, application: Checkout }]\n',
+  );
+  expect(await run(['apply', file], there)).toMatchObject({
+    code: 3,
+    err: 'vault.yaml:2:62: There is no application with the name "Checkout".\n',
+  });
+  expect((await run(['apply', write(whole), '--plan'], there)).out).toContain('To make: 6.');
+});
+
+test('two records of one name in the vault are an error for apply and pull', async () => {
+  for (const _ of [1, 2]) await api('POST', '/applications', { name: 'Twin', permissions: ['token:read'] });
+  const file = write('version: 1\napplications: [{ name: Twin, permissions: [token:read] }]\n');
+  for (const words of [
+    ['apply', file],
+    ['config', 'pull'],
+  ])
+    expect(await run(words)).toMatchObject({ code: 1, out: '', err: expect.stringContaining('"Twin"') });
+});
+
+describe('files that are wrong change nothing, and each line names its place', () => {
+  const app = (text: string) => `version: 1\napplications:\n  - name: A\n    ${text}\n`;
+  const deep = `version: 1\ntenant: ${'['.repeat(20_000)}${']'.repeat(20_000)}\n`;
+  const bomb = `version: 1\na: &a [x, x]\n${[...'bcdefgh'].map((name, at) => `${name}: &${name} [${`*${'abcdefgh'[at]}, `.repeat(9)}]`).join('\n')}\n`;
+  const key = `svc_live_${'a'.repeat(16)}_${'b'.repeat(43)}`;
+  const cases: [name: string, text: string | Uint8Array, line: RegExp][] = [
+    [
+      'an attribute with a typing error',
+      app('permisions: [token:read]'),
+      /^vault\.yaml:4:5: applications\[0\]\.permisions is not known here; did you mean permissions\.$/,
+    ],
+    [
+      'a permission with a typing error',
+      app('permissions: [token:raed]'),
+      /^vault\.yaml:4:19: applications\[0\]\.permissions\[0\] .*did you mean token:read/,
+    ],
+    [
+      'a section with a typing error',
+      'version: 1\naplications: []\n',
+      /^vault\.yaml:2:1: aplications is not known here; did you mean applications\.$/,
+    ],
+    [
+      'a transform that is none',
+      app('rules: [{ priority: 1, container: /, transform: revael, permissions: [token:read] }]'),
+      /did you mean reveal/,
+    ],
+    [
+      'a container without slashes',
+      app('rules: [{ priority: 1, container: pci, transform: mask, permissions: [token:read] }]'),
+      /container .*such as/,
+    ],
+    [
+      'a rule without its priority',
+      app('rules: [{ container: /, transform: mask, permissions: [token:read] }]'),
+      /rules\[0\] needs priority/,
+    ],
+    ['a text where a number is wanted', app('daily_uses: many'), /daily_uses must be a whole number/],
+    [
+      'a number where a text is wanted',
+      'version: 1\napplications:\n  - name: 12\n',
+      /^vault\.yaml:3:11: applications\[0\]\.name must be a text: write it in quotes/,
+    ],
+    ['a number that no double holds', app('daily_uses: 1e999'), /daily_uses must be/],
+    ['a number that is too large', app('daily_uses: 9007199254740993'), /daily_uses must be/],
+    ['not a number', app('daily_uses: .nan'), /daily_uses must be/],
+    ['null where a value is needed', 'version: 1\napplications:\n  - name: ~\n', /name must be a text/],
+    ['an empty name', 'version: 1\napplications:\n  - name: ""\n', /name must not be empty/],
+    [
+      'a record without a name',
+      'version: 1\napplications:\n  - permissions: []\n',
+      /^vault\.yaml:3:5: applications\[0\] needs name/,
+    ],
+    ['an object where a list is wanted', 'version: 1\napplications: { A: 1 }\n', /applications must be a list/],
+    ['a list where an object is wanted', '- version: 1\n', /The file must be an object/],
+    ['a text as the file', 'hello\n', /The file must be an object/],
+    ['no version', 'applications: []\n', /needs version/],
+    ['a version that is not known', 'version: 2\n', /^vault\.yaml:1:10: version must be one of 1/],
+    ['an empty file', '', /The file is empty/],
+    ['comments alone', '# nothing\n', /The file is empty/],
+    ['two documents', 'version: 1\n---\nversion: 1\n', /one document/],
+    [
+      'a name that is there twice',
+      'version: 1\napplications: []\napplications: []\n',
+      /^vault\.yaml:3:1: This name is there twice/,
+    ],
+    [
+      'two records of one name',
+      'version: 1\napplications: [{ name: A }, { name: A }]\n',
+      /^vault\.yaml:2:31: A second application has the name "A"/,
+    ],
+    [
+      'an alias',
+      'version: 1\napplications: [{ name: &a A }, { name: *a }]\n',
+      /Anchors are not read[\s\S]*Aliases are not read/,
+    ],
+    ['a bomb of aliases', bomb, /Aliases are not read/],
+    ['a merge key', 'version: 1\napplications: [{ <<: { name: A } }]\n', /<< is not known here/],
+    ['a tag', 'version: 1\napplications: [{ name: !!str A }]\n', /Tags are not read|is not YAML/],
+    ['a tag of JavaScript', 'version: 1\napplications: [{ name: !!js/function "x" }]\n', /Tags are not read/],
+    ['a tag of its own', 'version: 1\napplications: !own [{ name: A }]\n', /Tags are not read/],
+    [
+      'a bracket that is not closed',
+      'version: 1\napplications: [{ name: A\n',
+      /^vault\.yaml:\d+:\d+: This is not YAML/,
+    ],
+    ['a tab as indentation', 'version: 1\napplications:\n\t- name: A\n', /This is not YAML/],
+    ['a file that is nested deep', deep, /nested too deep|must be/],
+    ['an id', app('id: 6c0f5b0e-94a1-4c6e-8a63-1d2f7c1b9e30'), /id cannot be in a file/],
+    ['a key', app(`key: ${key}`), /key cannot be in a file/],
+    [
+      'an API key in another place',
+      `version: 1\nproxies: [{ name: P, destination_url: "https://a.example.com", configuration: { K: ${key} } }]\n`,
+      /has an API key/,
+    ],
+    [
+      'a client certificate',
+      'version: 1\nproxies: [{ name: P, destination_url: "https://a.example.com", client_certificate: { certificate: x, private_key: y } }]\n',
+      /private key/,
+    ],
+    ['a reactor without code', 'version: 1\nreactors: [{ name: R }]\n', /needs formula, or code/],
+    [
+      'a reactor with formula and code',
+      'version: 1\nreactors: [{ name: R, formula: F, code: x }]\n',
+      /either formula, or code/,
+    ],
+    [
+      'code that is not there',
+      'version: 1\nreactors:\n  - name: R\n    code_file: none.js\n',
+      /^vault\.yaml:4:5: The file .*none\.js cannot be read: ENOENT/,
+    ],
+    [
+      'code of another folder',
+      'version: 1\nreactors:\n  - name: R\n    code_file: ../../etc/passwd\n',
+      /must be below the folder/,
+    ],
+    [
+      'code of an absolute path',
+      'version: 1\nreactors:\n  - name: R\n    code_file: /etc/passwd\n',
+      /must be below the folder/,
+    ],
+    [
+      'a variable that is not set',
+      'version: 1\nreactors: [{ name: R, code: x, configuration: { K: { $env: NOT_SET } } }]\n',
+      /needs the variable NOT_SET/,
+    ],
+    [
+      'a configuration that is an object',
+      'version: 1\nreactors: [{ name: R, code: x, configuration: { K: { a: 1 } } }]\n',
+      /K\.a is not known here/,
+    ],
+    [
+      'a reference to nothing',
+      'version: 1\napplications: [{ name: Checkout, permissions: [token:read] }]\nreactors: [{ name: R, code: x, application: Chekout }]\n',
+      /^vault\.yaml:3:32: There is no application with the name "Chekout"\. Did you mean "Checkout"\?$/,
+    ],
+    [
+      'a setting with another word',
+      'version: 1\ntenant: { settings: { absent_paths: nul } }\n',
+      /absent_paths must be another word: did you mean null\?/,
+    ],
+    [
+      'an unquoted boolean in a setting',
+      'version: 1\ntenant: { settings: { deduplicate_token: true } }\n',
+      /must be a text: write it in quotes/,
+    ],
+    ['a name of __proto__', 'version: 1\n__proto__: {}\n', /__proto__ is not known here/],
+    ['bytes that are not UTF-8', new Uint8Array([0x76, 0xff, 0xfe]), /not text in UTF-8/],
+    ['a file that is too long', `version: 1\n# ${'x'.repeat(1_048_576)}\n`, /longer than 1048576 bytes/],
+    ['too many records', `version: 1\napplications:\n${'  - { name: A }\n'.repeat(1001)}`, /at most 1000 elements/],
+    ['control characters in a name', 'version: 1\n"\\e[2J": 1\n', /\\u001b\[2J is not known here/],
+  ];
+  test.each(cases)('%s', async (_, text, line) => {
+    const { code: exit, out, err } = await run(['apply', write(text)]);
+    expect([exit, out], err).toEqual([3, '']);
+    expect(err.trimEnd()).toMatch(line);
+    expect(err).not.toContain(key);
+    // oxlint-disable-next-line no-control-regex
+    expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
+    expect(err.split('\n').length).toBeLessThan(13);
+    expect((await api('GET', '/applications')).body.data).toHaveLength(1);
+  });
+
+  test('a file that is not there', async () => {
+    rmSync(join(directory, 'vault.yaml'), { force: true });
+    expect(await run(['apply', 'vault.yaml'])).toMatchObject({
+      code: 3,
+      err: 'The file vault.yaml cannot be read: ENOENT.\n',
+    });
+  });
+
+  test('the type of an application and the formula of a reactor cannot change', async () => {
+    await applyWhole();
+    for (const [from, to] of [
+      ['    daily_uses: 5000', '    type: management'],
+      ['    formula: Charge', '    code: "module.exports = 1"'],
+    ] as const)
+      expect(await run(['apply', write(whole.replace(from, to))], { env })).toMatchObject({
+        code: 3,
+        out: '',
+        err: expect.stringMatching(/^vault\.yaml:\d+:5: The .* cannot change/),
+      });
+  });
+});

@@ -181,7 +181,7 @@ const tryLocalTesting = (clone: string): Promise<void> => {
     );
     const use = await makeUse(api_key);
     check(await use(), 'a reactor runs on it');
-    const invite = run('docker compose run --rm -T api owner invite --email ada@example.com');
+    const invite = run('docker compose run --rm -T api admin owner invite --email ada@example.com');
     check(invite.includes(`${BASE_URL}/join/`), 'owner invite prints a link');
     await tryPages(clone, shell, api_key);
     run('docker compose down');
@@ -270,22 +270,28 @@ const tryProduction = (clone: string): Promise<void> => {
     );
     const environment = run('docker compose exec -T api cat /proc/1/environ');
     check(!passwords().some((secret) => environment.includes(secret)), 'none is in the environment of the server');
-    check(!run('docker compose run --rm -T api doctor').includes('✘'), 'doctor finds no failure');
-    check(run('docker compose run --rm -T api keys create --name Checkout').includes('svc_live_'), 'keys create works');
+    check(!run('docker compose run --rm -T api admin doctor').includes('✘'), 'doctor finds no failure');
+    check(
+      run('docker compose run --rm -T api admin api-keys create --name Checkout').includes('svc_live_'),
+      'api-keys create works',
+    );
     const second = attempt(bootstrap);
-    check(second.output.includes('docker compose run --rm -T api tenants create'), 'advice has the words of compose');
+    check(
+      second.output.includes('docker compose run --rm -T api admin tenants create'),
+      'advice has the words of compose',
+    );
 
     const to = `--to ${await identityToRecipient(await generateX25519Identity())}`;
-    const lost = attempt(`docker compose run --rm -T api backup /tmp/v.age ${to}`);
+    const lost = attempt(`docker compose run --rm -T api admin backup /tmp/v.age ${to}`);
     check(lost.status === 1 && lost.output.includes('would be lost'), 'a backup that would be lost is refused');
-    run(`docker compose run --rm -T api backup /files/v.age ${to}`);
+    run(`docker compose run --rm -T api admin backup /files/v.age ${to}`);
     run('docker compose cp api:/files/v.age .');
     check(statSync(join(directory, 'v.age')).size > 1_000, 'a backup to the volume comes out by docker compose cp');
     run('docker compose run --rm -T --entrypoint tee api /files/in.jsonl', '{"id":"one","data":"value"}\n');
-    const imported = run('docker compose run --rm -T api import /files/in.jsonl --format jsonl --json');
+    const imported = run('docker compose run --rm -T api admin import /files/in.jsonl --format jsonl --json');
     check(imported.includes('"created":1'), 'a file that was put there is imported');
     const piped = run(
-      'docker compose run --rm -T api reactor run -',
+      'docker compose run --rm -T api admin reactor run -',
       'module.exports = async () => ({ raw: 41 + 1 });',
     );
     check(piped.includes('"raw": 42'), 'reactor run - runs code from standard input');

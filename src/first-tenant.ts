@@ -26,7 +26,7 @@ const readBootstrapKey = (ctx: Context): string => {
   }
   if (isKeyOf(ctx, key)) return key;
   throw new StartError(
-    `BOOTSTRAP_API_KEY_FILE: ${path} holds no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one from another vault: ${PROGRAM} keys create`,
+    `BOOTSTRAP_API_KEY_FILE: ${path} holds no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one from another vault: ${PROGRAM} api-keys create`,
   );
 };
 
@@ -64,7 +64,7 @@ const addDevKey = async (ctx: Context, apiKey: string): Promise<MadeApplication 
   const tenant = (await findTenants(ctx.db)).find(({ name }) => name === DEVELOPMENT);
   if (!tenant)
     throw new StartError(
-      `STRONGROOM_DEV_KEY: the vault has no tenant ${DEVELOPMENT} that a key with all permissions could be of. Unset it, or make a key of a tenant: ${PROGRAM} keys create`,
+      `STRONGROOM_DEV_KEY: the vault has no tenant ${DEVELOPMENT} that a key with all permissions could be of. Unset it, or make a key of a tenant: ${PROGRAM} api-keys create`,
     );
   return createApplication(ctx, tenant.id, { name: DEVELOPMENT, applicationName: DEVELOPMENT, apiKey });
 };
@@ -74,7 +74,7 @@ const createDevelopmentTenant = async (ctx: Context): Promise<MadeApplication | 
   const { devKey } = config;
   if (devKey !== undefined && !isKeyOf(ctx, devKey))
     throw new StartError(
-      `STRONGROOM_DEV_KEY: is no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one that a development server made: ${PROGRAM} keys create`,
+      `STRONGROOM_DEV_KEY: is no well-formed svc_${ctx.environment}_ key, or it has a typo. Take one that a development server made: ${PROGRAM} api-keys create`,
     );
   const tenant = { name: DEVELOPMENT, applicationName: DEVELOPMENT, onlyFirst: true };
   const made =

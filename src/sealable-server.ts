@@ -252,7 +252,7 @@ export const startSealed = async (
   });
   log.warn(
     { sets: collection.given(), socket: config.unsealSocket },
-    'the vault is sealed: strongroom unseal takes a share',
+    'the vault is sealed: strongroom admin unseal takes a share',
   );
 
   return {

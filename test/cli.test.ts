@@ -4,6 +4,8 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
+import { firstWords } from '../packages/cli/src/main.ts';
+import { DEVELOPER_WORDS } from '../src/cli/developer-commands.ts';
 import { callCommand, type CommandResult } from './support/command.ts';
 import { createDataDir, createEmptyDatabase, type TestDatabase } from './support/database.ts';
 import { root, type ServerProcess, spawnServer, untilReady } from './support/process.ts';
@@ -97,8 +99,10 @@ describe('help', () => {
   test('of everything lists the commands; of each it says what it does, its options and an example', async ({
     directory,
   }) => {
-    const all = (await cli(directory, [])).stdout;
-    expect((await cli(directory, ['--help'])).stdout).toBe(all);
+    const first = (await cli(directory, [])).stdout;
+    expect((await cli(directory, ['admin', '--help'])).stdout).toBe(first);
+    expect(first.match(/^ {2}[a-z]/gm)).toHaveLength(12);
+    const all = (await cli(directory, ['--help', '--all'])).stdout;
     const commands = [...all.matchAll(/^ {2}([a-z]+(?: [a-z]+)?)(?: [A-Z]+)? {2,}\S/gm)].map(
       ([, name]) => name as string,
     );
@@ -107,7 +111,7 @@ describe('help', () => {
     for (const [index, { code, stdout }] of helps.entries()) {
       const name = commands[index] as string;
       expect([name, code]).toEqual([name, 0]);
-      expect(stdout).toContain(`npm run -s strongroom -- ${name}`);
+      expect(stdout).toContain(`npm run -s strongroom -- admin ${name}`);
       expect(stdout).toMatch(/\n\nExamples:\n {2}npm run/);
       // Each option of the synopsis has a line that describes it.
       const [synopsis = ''] = stdout.split('\n');
@@ -127,11 +131,11 @@ describe('help', () => {
   });
 
   test('a misuse is one line: what is wrong, the nearest name, and where the help is', async ({ directory }) => {
-    const help = (words: string) => `npm run -s strongroom -- ${words}--help\n`;
+    const help = (words: string) => `npm run -s strongroom -- admin ${words}--help\n`;
     const wrong: [words: string, sentence: string, help: string][] = [
       ['tenants create', 'The option --name is needed.', 'tenants create '],
       ['tenants list --email x', 'tenants list has no option --email.', 'tenants list '],
-      ['keys revoke', 'keys revoke needs KEY.', 'keys revoke '],
+      ['keys revoke', 'api-keys revoke needs KEY.', 'api-keys revoke '],
       ['doctor now', 'doctor takes no "now".', 'doctor '],
       ['keys fly', 'There is no command "keys fly".', 'keys '],
       ['tenat list', 'There is no command "tenat list". Did you mean "tenants list"?', ''],
@@ -142,7 +146,7 @@ describe('help', () => {
       [
         'keys create --permision=token:read',
         'There is no option --permision. Did you mean --permissions?',
-        'keys create ',
+        'api-keys create ',
       ],
     ];
     for (const [words, sentence, more] of wrong) {
@@ -276,4 +280,17 @@ describe('beside a running server', { concurrent: false }, () => {
     const failed = await cli(root, ['doctor', '--json'], { DATABASE_URL: 'postgresql://u:p@127.0.0.1:9/d' });
     expect([failed.code, JSON.parse(failed.stdout)]).toEqual([1, expect.objectContaining({ ok: false })]);
   });
+});
+
+test("developers' commands are found too, and an operator's name of before comes first", async () => {
+  expect(firstWords().toSorted()).toEqual(DEVELOPER_WORDS);
+  const directory = mkdtempSync(join(tmpdir(), 'strongroom-cli-'));
+  const env = { XDG_CONFIG_HOME: directory };
+  const developers = await cli(directory, ['token', 'get', 'x'], env);
+  expect([developers.code, developers.stderr]).toEqual([4, expect.stringContaining('Run strongroom login')]);
+  expect((await cli(directory, ['logs', 'tail', '--help'], env)).stdout).toContain('--disclosure');
+  expect((await cli(directory, ['api-keys', 'add', '--help'], env)).stdout).toContain('--tenant ID');
+  expect((await cli(directory, ['admin', 'token', 'get', 'x'], env)).stderr).toContain('There is no command');
+  expect((await cli(directory, ['admin', 'keys', 'create', '--help'], env)).stdout).toContain('admin api-keys create');
+  rmSync(directory, { recursive: true, force: true });
 });

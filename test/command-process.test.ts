@@ -32,8 +32,8 @@ const importing = (code: string) => ({ NODE_OPTIONS: `--import=data:text/javascr
 
 describe.concurrent('a command', () => {
   test.for<[words: string, end: number, stdout: string, stderr: string]>([
-    ['', 0, `${usage}\n`, ''],
-    ['--help', 0, `${usage}\n`, ''],
+    ['', 0, `${usage(false)}\n`, ''],
+    ['--help', 0, `${usage(false)}\n`, ''],
     ['--version', 0, 'strongroom 0.2.0\n', ''],
     ['tenants create', 1, '', 'The option --name is needed.'],
     ['tenants list --fly', 1, '', 'There is no option --fly'],

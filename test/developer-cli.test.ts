@@ -1,6 +1,6 @@
 // The command line for developers: profiles, tokens, logs, runs, completion, and how a failure is said.
 import { execFileSync } from 'node:child_process';
-import { chmodSync, mkdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { chmodSync, mkdirSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { useCli } from './support/developer-cli.ts';
@@ -253,4 +253,16 @@ test('as a program it starts from its bin, and says its version and a wrong word
   expect(() => spawn('tken')).toThrow(
     expect.objectContaining({ status: 2, stderr: expect.stringContaining('token?') }),
   );
+});
+
+test('as it is built it needs the packages that it names, and no others', () => {
+  const folder = join(root, 'packages/cli');
+  const { dependencies } = JSON.parse(readFileSync(join(folder, 'package.json'), 'utf8'));
+  const texts = readdirSync(join(folder, 'dist')).map((name) => readFileSync(join(folder, 'dist', name), 'utf8'));
+  const imported = texts.flatMap((text) => [
+    ...[...text.matchAll(/^(?:import|export|\}) ?.*?from "([^."][^"]*)";$/gm)].map(([, name]) => name as string),
+    ...[...text.matchAll(/import\("([^."][^"]*)"\)/g)].map(([, name]) => name as string),
+  ]);
+  const packages = [...new Set(imported)].filter((name) => !/^(?:node:)?(?:fs|os|path|url|module|crypto)$/.test(name));
+  expect(packages.toSorted()).toEqual(Object.keys(dependencies).toSorted());
 });

@@ -1,4 +1,4 @@
-// `strongroom doctor`: what it warns of and refuses, by configuration and database.
+// `strongroom admin doctor`: what it warns of and refuses, by configuration and database.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// `strongroom reactor run`: what an author learns of an error.
+// `strongroom admin reactor run`: what an author learns of an error.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

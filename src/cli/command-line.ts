@@ -1,6 +1,7 @@
 // Parses a command line, prints help and usage errors, and runs the command.
 import { parseArgs } from 'node:util';
 import { StartError } from '../platform/base/errors.ts';
+import { ADMIN } from '../platform/base/program.ts';
 import { version } from '../platform/base/version.ts';
 import { type CommandIo, type Surroundings, UsageError } from './command.ts';
 import {
@@ -15,7 +16,11 @@ import {
   usage,
   writtenPath,
 } from './command-table.ts';
+import { runDeveloperCommand } from './developer-commands.ts';
 import { refuseLostFile } from './lasting-files.ts';
+
+/** The words after `admin`. Without it they are names of before, which go on to work until 1.0. */
+const operatorWords = (argv: string[]): string[] => (argv[0] === ADMIN ? argv.slice(1) : argv);
 
 const run = async (argv: string[], io: CommandIo): Promise<void> => {
   const unknown = findUnknownOption(argv);
@@ -28,7 +33,7 @@ const run = async (argv: string[], io: CommandIo): Promise<void> => {
     const [word = ''] = positionals;
     const group = positionals.length === 1 || help ? groupHelp(word) : undefined;
     if (group !== undefined) return io.print(group);
-    if (help || positionals.length === 0) return io.print(usage);
+    if (help || positionals.length === 0) return io.print(usage(values.all ?? false));
     throw new StartError(unknownCommand(positionals));
   }
   const { name, operands } = found;
@@ -55,8 +60,11 @@ export const runCommand = async (argv: string[], surroundings: Surroundings): Pr
     say: (line) => void stderr.write(`${line}\n`),
     fail: () => void (exitCode = 1),
   };
+  const words = operatorWords(argv);
   try {
-    await run(argv, io);
+    const developers = words === argv ? await runDeveloperCommand(argv, surroundings) : undefined;
+    if (developers !== undefined) return developers;
+    await run(words, io);
     return exitCode;
   } catch (error) {
     // Errors of parseArgs are about the command line only.
@@ -66,6 +74,6 @@ export const runCommand = async (argv: string[], surroundings: Surroundings): Pr
       isSaid ? (error as Error).message : (await import('../platform/services/open-database.ts')).failureText(error),
     );
     const isMisuse = isUsage || error instanceof UsageError;
-    return isMisuse && exitsWith2.includes(argv[0] ?? '') ? 2 : 1;
+    return isMisuse && exitsWith2.includes(words[0] ?? '') ? 2 : 1;
   }
 };

@@ -223,7 +223,7 @@ export const runs: Record<CommandName, Run> = {
     for (const { id, name, created_at } of tenants)
       io.print(values.json ? JSON.stringify({ id, name, created_at }) : `${id}  ${name}`);
   },
-  'keys create': async (io, values) => {
+  'api-keys create': async (io, values) => {
     const made = await withContext(io, async (ctx) => {
       const tenantId = await tenantOf(ctx, values.tenant);
       const name = values.name ?? 'Application';
@@ -232,7 +232,6 @@ export const runs: Record<CommandName, Run> = {
     printMade(io, made, values.json);
   },
   'keys list': (io, values) => (values.encryption ? printVaultKeys(io, values) : printApiKeys(io, values, undefined)),
-  'keys revoke': revokeApiKey,
   'api-keys list': printApiKeys,
   'api-keys add': async (io, values, operand) => {
     const application_id = required(operand).toLowerCase();

@@ -1,4 +1,4 @@
-// `strongroom export`: writes all tokens of a tenant to a file that is encrypted with age, as lines of JSON.
+// `strongroom admin export`: writes all tokens of a tenant to a file that is encrypted with age, as lines of JSON.
 import { existsSync } from 'node:fs';
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';

@@ -1,4 +1,4 @@
-// `strongroom import`: creates tokens from a file of another system, and writes that file again with their ids.
+// `strongroom admin import`: creates tokens from a file of another system, and writes that file again with their ids.
 import type { Readable } from 'node:stream';
 import {
   closeSync,

@@ -1,4 +1,4 @@
-// `strongroom logs export`, `verify`, `prove`, `key` and `keygen`: proves the audit log, and verifies proofs without a database.
+// `strongroom admin logs export`, `verify`, `prove`, `key` and `keygen`: proves the audit log, and verifies proofs without a database.
 import { DAY_MS } from '../platform/base/times.ts';
 import { createReadStream } from 'node:fs';
 import { readFile, stat } from 'node:fs/promises';
@@ -212,7 +212,7 @@ export const judgeLogFile = async (
     return { finding: finding ?? archives.finding ?? missing ?? gone ?? emptyOf(verified), verified };
   };
   if (isArchivePath(path)) {
-    if (!given) throw new UsageError('An archive does not name its key. Give it: --key "$(strongroom logs key)"');
+    if (!given) throw new UsageError('An archive does not name its key. Give it: --key "$(strongroom admin logs key)"');
     const { held, fork } = await readHeld(io, options.checkpoints, given);
     if (fork) return { finding: fork, verified: [] };
     const { finding, verified } = await judgeArchive(path, given, held);
@@ -221,8 +221,8 @@ export const judgeLogFile = async (
   const { public_key, events } = await openExport(path);
   if (given) return judge(events, given);
   const named = public_key === undefined ? undefined : parsePublicKey(public_key);
-  if (!named) throw new UsageError(`${path} names no key. Give it: --key "$(strongroom logs key)"`);
-  io.say(`Verified with the key that ${path} names. Compare it with strongroom logs key: ${public_key}`);
+  if (!named) throw new UsageError(`${path} names no key. Give it: --key "$(strongroom admin logs key)"`);
+  io.say(`Verified with the key that ${path} names. Compare it with strongroom admin logs key: ${public_key}`);
   return judge(events, [named]);
 };
 
@@ -237,7 +237,7 @@ export const verifyLogFile = async (
 /** Verifies the proof of a row. @throws UsageError, StartError. */
 export const verifyRowProof = async (io: CommandIo, path: string, options: VerifyOptions): Promise<void> => {
   if (options.key === undefined)
-    throw new UsageError('A proof does not name its key. Give it: --key "$(strongroom logs key)"');
+    throw new UsageError('A proof does not name its key. Give it: --key "$(strongroom admin logs key)"');
   const keys = parseKeys(options.key);
   const found = await stat(path).catch((error: unknown) => {
     throw unreadable(path, error);

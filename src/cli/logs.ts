@@ -1,4 +1,4 @@
-// `strongroom logs archive` and `logs read`: moves old months of the audit log into files, and prints their rows.
+// `strongroom admin logs archive` and `logs read`: moves old months of the audit log into files, and prints their rows.
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';

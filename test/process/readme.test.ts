@@ -82,7 +82,9 @@ test.each(pagesWithCommands)('the commands of %s work as written, and print what
       .replaceAll('127.0.0.1:8080', new URL(server.base_url).host)
       .replaceAll('localhost:8443', `localhost:${echoPort}`)
       .replaceAll('./data/', `${dataDir}/`);
-  const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], DATA_DIR: dataDir });
+  // Profiles of the command line are this test's own, too.
+  const own = { DATA_DIR: dataDir, XDG_CONFIG_HOME: join(dataDir, 'config') };
+  const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], ...own });
   onTestFinished(endEcho);
   for (const { language, code, answer } of blocksOf(page)) {
     const { variables, script } = parseCommand(placed(code));

@@ -18,7 +18,7 @@ describe.concurrent('a server with a database of its own', () => {
         expect(code).toBe(1);
         expect(stdout).toMatch(/✘ migrations: .* pending .*npm run migrate/);
         expect(stdout).toContain('✔ root key');
-        expect(stdout).toContain('npm run -s strongroom -- bootstrap');
+        expect(stdout).toContain('npm run -s strongroom -- admin bootstrap');
       }
       const tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace";
       expect(await query(database.url, tables)).toEqual([]);

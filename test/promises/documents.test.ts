@@ -4,6 +4,8 @@ import { existsSync, readdirSync, readFileSync, statSync } from 'node:fs';
 import { basename, dirname, join } from 'node:path';
 import { expect, test } from 'vitest';
 import { generatedPages, withGenerated } from '../../src/cli/docs-tables.ts';
+import { EXIT_TEXTS } from '../../packages/cli/src/exit-codes.ts';
+import { hasCommand } from '../../packages/cli/src/main.ts';
 import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
 import { filterNames, isAliasFilter } from '../../src/modules/tokens/expressions/filters.ts';
 import { logQuery } from '../../src/modules/logs/logs.schema.ts';
@@ -178,6 +180,11 @@ test('the commands of the guides need curl and what every system has', () => {
   expect(needed).toEqual([]);
 });
 
+test('the guide to the command line has its exit codes', () => {
+  const rows = EXIT_TEXTS.map(([code, text]) => `| ${code} | ${text} |`).join('\n');
+  expect(read('docs/guides/command-line.md')).toContain(rows);
+});
+
 test('every npm script that a page names exists', () => {
   const { scripts } = JSON.parse(read('package.json')) as { scripts: Record<string, string> };
   const unknown = guidance.flatMap((page) =>
@@ -197,7 +204,8 @@ test('every command of strongroom that a page gives exists, with its options', (
     ]
       .map(([, line = '']) => line.split(/\s+/).filter(Boolean))
       .filter((words) => {
-        const found = findCommand(words);
+        if (hasCommand(words) || words[1] === 'COMMAND') return false;
+        const found = findCommand(words[0] === 'admin' ? words.slice(1) : words);
         const used = words.flatMap((word) => /^--([a-z-]+)/.exec(word)?.[1] ?? []);
         return !found || (used.length > 0 && unknownOptions(found.name, used).length > 0);
       })

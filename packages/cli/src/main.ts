@@ -20,7 +20,6 @@ const exitTable = (): string => EXIT_TEXTS.map(([code, text]) => `  ${String(cod
 
 const createProgram = (surroundings: Surroundings): Command => {
   const scope: Scope = { surroundings };
-  const { stdout, stderr } = surroundings;
   const program = new Command('strongroom')
     .description(
       'The command line of a Strongroom vault. It needs the address of a vault and an API key: strongroom login.',
@@ -31,11 +30,14 @@ const createProgram = (surroundings: Surroundings): Command => {
     .exitOverride()
     // Errors become one line in runCli.
     .configureOutput({
-      writeOut: (text) => stdout.write(text),
-      writeErr: (text) => stderr.write(text),
+      writeOut: (text) => surroundings.stdout.write(text),
+      writeErr: (text) => surroundings.stderr.write(text),
       outputError: () => {},
     })
-    .addHelpText('after', () => `\nExit codes:\n${exitTable()}`);
+    .addHelpText(
+      'after',
+      () => `\nExit codes:\n${exitTable()}\n\nOperators' commands, which need the database: strongroom admin --help`,
+    );
   addLogin(scope, program);
   addTokens(scope, program);
   addLogs(scope, program);
@@ -47,9 +49,13 @@ const createProgram = (surroundings: Surroundings): Command => {
   return program;
 };
 
+/** The first words of all commands. */
+export const firstWords = (): string[] => createProgram({} as Surroundings).commands.map((command) => command.name());
+
 /** Whether these words begin a command of this program. Words of options are not looked at. */
-export const hasCommand = (words: readonly string[], surroundings: Surroundings): boolean => {
-  let [command, at]: [Command, number] = [createProgram(surroundings), 0];
+export const hasCommand = (words: readonly string[]): boolean => {
+  // Nothing is run, so nothing is read and written.
+  let [command, at]: [Command, number] = [createProgram({} as Surroundings), 0];
   for (; at < words.length; at += 1) {
     const child = command.commands.find((each) => each.name() === words[at]);
     if (!child) break;

@@ -13,7 +13,8 @@ import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import type { Caller } from './caller.ts';
 import { CREATES_PER_MINUTE } from './public-access.ts';
 import { isPermission, type Permission, publicPermissions } from './permissions.ts';
-import { byPriority, holdsAnywhere } from './rules.ts';
+import { byPriority } from './rule-walk.ts';
+import { holdsAnywhere } from './rules.ts';
 
 /** How long a process accepts a key without asking the database again: a revoked key ends everywhere within it. */
 export const CALLER_CACHE_MS = 1_000;

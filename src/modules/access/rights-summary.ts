@@ -2,7 +2,7 @@
 import type { AccessRule, RuleCondition, Transform } from './access-rule.ts';
 import { containerCovers } from './containers.ts';
 import type { Permission } from './permissions.ts';
-import { byPriority, type Decider, findDecider } from './rules.ts';
+import { byPriority, type Decider, findDecider } from './rule-walk.ts';
 
 export type Rights = {
   type: string;

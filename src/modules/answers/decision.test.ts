@@ -2,7 +2,8 @@
 import { expect, test } from 'vitest';
 import { type AccessRule, accessRuleSchema } from '../access/access-rule.ts';
 import type { Permission } from '../access/permissions.ts';
-import { byPriority, type Target, visibilityUnder, wouldDecide } from '../access/rules.ts';
+import { byPriority } from '../access/rule-walk.ts';
+import { type Target, visibilityUnder, wouldDecide } from '../access/rules.ts';
 import { rightsOfRole, roles } from '../people/roles.ts';
 import { type Decision, explainDecision } from './decision.ts';
 import type { Subject } from './subject.ts';

@@ -1,15 +1,8 @@
 // Explains a decision of the access rules: which rule decides, which were skipped and why, and how much is shown. Pure.
 import type { Visibility } from '../access/access-rule.ts';
 import type { Permission } from '../access/permissions.ts';
-import {
-  byPriority,
-  findDecider,
-  findDeciderFor,
-  type SkipReason,
-  type Target,
-  visibilityOf,
-  visibilityUnder,
-} from '../access/rules.ts';
+import { byPriority, findDecider, type SkipReason } from '../access/rule-walk.ts';
+import { findDeciderFor, type Target, visibilityOf, visibilityUnder } from '../access/rules.ts';
 import type { Subject } from './subject.ts';
 
 export type By = {

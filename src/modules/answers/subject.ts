@@ -3,7 +3,7 @@ import { notFound } from '../../platform/base/errors.ts';
 import { type AccessRule, accessRuleSchema } from '../access/access-rule.ts';
 import type { Caller } from '../access/caller.ts';
 import { findApplicationAsCaller } from '../access/rows/applications.ts';
-import type { DecidingRights } from '../access/rules.ts';
+import type { DecidingRights } from '../access/rule-walk.ts';
 import type { Work } from '../access/work.ts';
 import { mayReveal, revealingRules, rightsOfRole, type Role } from '../people/roles.ts';
 import { findMember, listMembers } from '../people/rows/members.ts';

@@ -82,7 +82,7 @@ ${
     ? html`<p>No domain is bound to this tenant, so no one signs in this way yet. Ask the operator of this vault, who binds one by:</p>`
     : html`<p>People with addresses of these domains sign in: ${domains.join(', ')}. The operator of this vault binds others by:</p>`
 }
-<pre>strongroom sso bind example.com --tenant ${tenant_id}</pre></section>
+<pre>strongroom admin sso bind example.com --tenant ${tenant_id}</pre></section>
 <section class="card"><h2>To register at the provider</h2>
 <p>Redirect URI: <code>${redirectUriOf(ctx, request, tenant_id)}</code></p>
 <p>URI after sign-out: <code>${consoleOriginOf(ctx, request)}${SIGN_IN_PATH}</code></p></section>

@@ -51,7 +51,7 @@ const checkOfficial = async (ctx: Opening, id: string, row: Contracts & { code: 
   if (isReleased) return;
   ctx.log.error(
     { formula_id: id },
-    'An official formula in the database differs from the release and does not run. Find out who changed it, then run: strongroom formulas install',
+    'An official formula in the database differs from the release and does not run. Find out who changed it, then run: strongroom admin formulas install',
   );
   throw conflict(
     'The official formula of this reactor is not the one of the installed release, so it does not run. The operator can install it again.',

@@ -6,9 +6,13 @@ const ofImage = process.env['STRONGROOM_COMMAND'] || undefined;
 /** Whether this is one of the images: they say how their commands are given, and their file system goes with the container. */
 export const IS_IMAGE = ofImage !== undefined;
 
+/** The first word of the operator's commands, which need the database and the root key. */
+export const ADMIN = 'admin';
+
 /** What stands before a command of the operator and its options. */
-export const PROGRAM =
-  ofImage ?? (import.meta.url.includes('/node_modules/strongroom/') ? 'npx strongroom' : 'npm run -s strongroom --');
+export const PROGRAM = `${
+  ofImage ?? (import.meta.url.includes('/node_modules/strongroom/') ? 'npx strongroom' : 'npm run -s strongroom --')
+} ${ADMIN}`;
 
 /** What applies pending migrations. */
 export const MIGRATE = IS_IMAGE ? `${PROGRAM} migrate` : 'npm run migrate';

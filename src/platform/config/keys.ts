@@ -87,12 +87,12 @@ export const keyVariables = {
   MASTER_KEY_PREVIOUS: rootKeys
     .optional()
     .describe(
-      'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom keys rotate-root` has wrapped all of it under MASTER_KEY.',
+      'Earlier root keys, comma-separated. They open what they wrapped, until `strongroom admin keys rotate-root` has wrapped all of it under MASTER_KEY.',
     ),
   MASTER_KEY_SHARES: shareSets
     .optional()
     .describe(
-      'The root key is split into shares, such as `2/3`: the server starts sealed, and `strongroom unseal` gives it shares. In place of MASTER_KEY.',
+      'The root key is split into shares, such as `2/3`: the server starts sealed, and `strongroom admin unseal` gives it shares. In place of MASTER_KEY.',
     ),
   UNSEAL_SOCKET: z
     .string()

@@ -19,14 +19,16 @@ const USAGE_RETENTION_DAYS_MAX = 1_200;
 const signingKey = z.string().transform((text, problems) => {
   const key = parseSigningKey(text);
   if (key) return key;
-  problems.addIssue('must be a private Ed25519 key as PKCS#8, in PEM or base64. Make one: strongroom logs keygen FILE');
+  problems.addIssue(
+    'must be a private Ed25519 key as PKCS#8, in PEM or base64. Make one: strongroom admin logs keygen FILE',
+  );
   return z.NEVER;
 });
 
 const publicKeys = z.string().transform((text, problems) => {
   const keys = text.split(',').map(parsePublicKey);
   if (keys.every((key) => key !== undefined)) return keys;
-  problems.addIssue('must be public keys as strongroom logs key prints them, comma-separated');
+  problems.addIssue('must be public keys as strongroom admin logs key prints them, comma-separated');
   return z.NEVER;
 });
 
@@ -46,7 +48,7 @@ export const logVariables = {
     .describe('Least level logged.'),
   LOG_FORMAT: z.enum(['auto', 'json']).default('auto').describe('`json` never prints the start block of a terminal.'),
   LOG_RETENTION_MONTHS: wholeNumber(1, LOG_RETENTION_MONTHS_MAX, LOG_RETENTION_MONTHS).describe(
-    'Whole months that the audit log stays in the database. `strongroom logs archive` moves older ones into files.',
+    'Whole months that the audit log stays in the database. `strongroom admin logs archive` moves older ones into files.',
   ),
   RUN_RETENTION_DAYS: wholeNumber(1, RUN_RETENTION_DAYS_MAX, RUN_RETENTION_DAYS).describe(
     'Days that `GET /runs` tells what happened to a run of code or a proxied request. The audit log keeps its own entry of it.',
@@ -64,7 +66,7 @@ export const logVariables = {
   LOG_SIGNING_KEY: signingKey
     .optional()
     .describe(
-      'Private Ed25519 key that signs checkpoints of the audit log (`strongroom logs keygen`). Not set: a key that follows from the root key.',
+      'Private Ed25519 key that signs checkpoints of the audit log (`strongroom admin logs keygen`). Not set: a key that follows from the root key.',
     ),
   LOG_SIGNING_KEYS_PREVIOUS: publicKeys
     .optional()

@@ -40,7 +40,7 @@ export const collectShares = (wanted: readonly WantedSet[]): ShareCollection => 
     const found = alike.find((slot) => (setOf(slot) ?? share.set) === share.set);
     if (found) return found;
     throw new ShareFault(
-      `Share ${share.index} is of set ${share.set}, and set ${alike.map(setOf).join(' or ')} is collected. If that one is wrong, drop it: strongroom unseal --drop`,
+      `Share ${share.index} is of set ${share.set}, and set ${alike.map(setOf).join(' or ')} is collected. If that one is wrong, drop it: strongroom admin unseal --drop`,
     );
   };
 

@@ -26,7 +26,7 @@ const shownKey = (credentials: string, apiKey: Sensitive<string>): string => `
 `;
 
 const laterKey = (credentials: string): string => `
-  Your API key is in ${credentials} (0600). Another one: ${PROGRAM} keys create
+  Your API key is in ${credentials} (0600). Another one: ${PROGRAM} api-keys create
 
       export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
 `;

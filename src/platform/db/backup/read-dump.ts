@@ -81,8 +81,8 @@ const parseHead = (head: string, file: string, kind: Manifest['strongroom']): Ma
   if (value?.strongroom !== kind)
     throw new StartError(
       kind === 'backup'
-        ? `${file} is no backup of Strongroom. Name a file that strongroom backup wrote.`
-        : `${file} is no erasure list. Name a file that strongroom erasures export wrote.`,
+        ? `${file} is no backup of Strongroom. Name a file that strongroom admin backup wrote.`
+        : `${file} is no erasure list. Name a file that strongroom admin erasures export wrote.`,
     );
   if (typeof value.format === 'number' && value.format > DUMP_FORMAT)
     throw new StartError(

@@ -1,0 +1,40 @@
+// Finds the rule that decides. Pure, and without a package: the command line has it too.
+import type { AccessRule, Transform } from './access-rule.ts';
+import type { Caller } from './caller.ts';
+import type { Permission } from './permissions.ts';
+
+/** Rights in the form in which they decide: rules by priority, 1 first. */
+export type DecidingRights = Pick<Caller, 'permissions' | 'rules'>;
+
+/** A rule, or the last one: a plain permission, which is on all tokens. */
+export type Decider = Pick<AccessRule, 'container' | 'conditions'> & { transform: Transform };
+
+const plainPermission: Decider = { container: '/', transform: 'default' };
+
+/** By priority, 1 first; equal ones as they were written. */
+export const byPriority = <T extends Pick<AccessRule, 'priority'>>(rules: readonly T[]): T[] =>
+  rules.toSorted((one, other) => one.priority - other.priority);
+
+/** Why a rule does not decide: it does not name the permission, or does not reach the token. */
+export type SkipReason = 'permission' | 'container' | 'condition';
+
+/**
+ * Every decision is this walk: a request's, its explanation, and the sentences of what a key can do.
+ * @param reaches asked of each rule that names the permission, in the order in which they decide, and of a plain permission last.
+ * @param onSkip told of each rule before the one that decides.
+ * @returns the first one that reaches; undefined where nothing allows it.
+ */
+export const findDecider = (
+  { permissions, rules }: DecidingRights,
+  permission: Permission,
+  reaches: (rule: Decider) => boolean,
+  onSkip?: (index: number, why: SkipReason) => void,
+): Decider | undefined => {
+  for (let index = 0; index < rules.length; index += 1) {
+    const rule = rules[index] as AccessRule;
+    const isNamed = rule.permissions.includes(permission);
+    if (isNamed && reaches(rule)) return rule;
+    onSkip?.(index, isNamed ? (rule.conditions === undefined ? 'container' : 'condition') : 'permission');
+  }
+  return permissions.has(permission) && reaches(plainPermission) ? plainPermission : undefined;
+};

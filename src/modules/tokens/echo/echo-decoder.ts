@@ -66,14 +66,14 @@ export const createEchoDecoder = (
     if (read === 'more' && !isEnd) return;
     const isRead = typeof read === 'object';
     const used = isRead ? read.used : 1;
-    const rest = pending.slice(used, pendingBytes);
+    const rest = used < pendingBytes ? pending.slice(used, pendingBytes) : undefined;
     const from = pendingAt + used;
     pendingBytes = 0;
     if (!isRead) take(pending[0] as number, pendingAt, from);
     else if (read.isByte && read.point >= 0) take(read.point, pendingAt, from);
     else if (read.point >= 0) for (const byte of utf8Of(read.point)) take(byte, pendingAt, from);
     if (isRead) decodedUnits = units;
-    for (const [index, byte] of rest.entries()) step(byte, from + index);
+    if (rest) for (const [index, byte] of rest.entries()) step(byte, from + index);
     if (isEnd && pendingBytes > 0) settle(true);
   };
 

@@ -5,15 +5,16 @@ import { createEchoDecoder, type EchoDecoder } from './echo-decoder.ts';
 import type { EchoValues, Pattern } from './echo-patterns.ts';
 import { patternsOf } from './echo-patterns.ts';
 import { createEchoOutput, type EchoPlace } from './echo-output.ts';
-import { escapeKinds, escapeStarts } from './escapes.ts';
-import { createCodeFinder, markNamePairs } from './security-codes.ts';
+import { AMPERSAND, escapeKinds, escapeStarts, glanceAtEscape, HASH, isAlphanumeric, UNKNOWN } from './escapes.ts';
+import { createCodeFinder, nameStarts } from './security-codes.ts';
 
 /** Bytes that are searched between two pauses: at most a millisecond. */
 const SLICE_BYTES = 16_384;
 
-/** Of each so many bytes the scanner looks at one pair: no pattern is shorter than five bytes. */
+/** Of each eight bytes that are a match, as no pattern is shorter, the scanner looks at four that are neighbours. */
 const STRIDE = 4;
-/** The same where names such as `cvc` are looked for. */
+const LOOK_BYTES = 4;
+/** The same where names are looked for, of three letters and more: at two of three. */
 const STRIDE_OF_NAMES = 2;
 
 /** What a request looks for in the answer to it. */
@@ -33,7 +34,6 @@ export function* createEchoSearch({ texts, codes }: EchoValues): Slices<EchoSear
     yield;
   }
   const automaton = yield* createAutomaton(patterns.map(({ bytes }) => bytes));
-  if (codes.size > 0) markNamePairs(automaton.pairs);
   return { automaton, patterns, lengths: patterns.map(({ bytes }) => bytes.length), codes };
 }
 
@@ -59,7 +59,7 @@ const readings = [
 /** @param prefix what stands before the stream, such as the name of a header: it is searched and not passed on. */
 export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix = ''): EchoScanner => {
   const { automaton, patterns, lengths } = search;
-  const { step, depths, ends, pairs } = automaton;
+  const { step: next, depths, ends, firsts, pairs } = automaton;
   const hasCodes = search.codes.size > 0;
   const stride = hasCodes ? STRIDE_OF_NAMES : STRIDE;
   const output = createEchoOutput(place, Buffer.byteLength(prefix));
@@ -81,6 +81,7 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
       createEchoDecoder(kinds, lengths, { automaton, createCodeFinder: newCodeFinder, found }),
     );
   let awake = 0;
+  const beginsWithEntity = firsts.some((isFirst, byte) => isFirst === 1 && !isAlphanumeric(byte));
   /** Bytes of the stream before the chunk. */
   let base = 0;
 
@@ -100,25 +101,47 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
     reading = 0;
   };
 
-  const stepAll = (byte: number, at: number): void => {
-    if (awake > 0 || escapeStarts[byte] !== 0) stepDecoders(byte, at);
-    raw.state = step(raw.state, byte);
+  const stepRaw = (byte: number, at: number): void => {
+    raw.state = next(raw.state, byte);
     const pattern = ends[raw.state] as number;
     if (pattern !== -1) found(at + 1 - (lengths[pattern] as number), at + 1, pattern);
     raw.codes?.step(byte, at, at + 1);
   };
 
+  const stepAll = (byte: number, at: number): void => {
+    if (awake > 0 || escapeStarts[byte] !== 0) stepDecoders(byte, at);
+    stepRaw(byte, at);
+  };
+
   const isAtRest = (): boolean => raw.state === ROOT && awake === 0 && raw.codes?.isIdle !== false;
 
-  /** Where nothing has begun: looks at single pairs until one may be of a match, or an escape comes. @returns from where to look closely. */
-  const skip = (bytes: Uint8Array, from: number, to: number, escape: number): number => {
+  const isPair = (bytes: Uint8Array, at: number): boolean =>
+    pairs[(bytes[at] as number) * 256 + (bytes[at + 1] as number)] === 1;
+
+  const mayBeMatch = (bytes: Uint8Array, at: number): boolean =>
+    (isPair(bytes, at) && isPair(bytes, at + 1) && isPair(bytes, at + 2)) ||
+    (hasCodes && nameStarts.pairs[(bytes[at] as number) * 256 + (bytes[at + 1] as number)] === 1);
+
+  /**
+   * Where nothing has begun: looks at few bytes until these may be of a match, or an escape comes. A match that begins behind the
+   * last look has the bytes of the next one. @returns from where to look closely.
+   */
+  const skip = (bytes: Uint8Array, from: number, to: number): number => {
     let clean = from;
-    const last = Math.min(to, escape) - 1;
-    for (let pair = clean + stride - 1; pair < last; pair += stride) {
-      if (pairs[(bytes[pair] as number) * 256 + (bytes[pair + 1] as number)] === 1) return clean;
-      clean = pair + 1;
+    const last = to - LOOK_BYTES;
+    for (let at = clean + stride - 1; at <= last; at += stride) {
+      if (mayBeMatch(bytes, at)) return clean;
+      clean = at + 1;
     }
     return clean;
+  };
+
+  /** Of an escape with nothing begun before it. */
+  const mayBegin = (bytes: Uint8Array, at: number): boolean => {
+    const byte = glanceAtEscape(bytes, at);
+    if (byte === UNKNOWN)
+      return bytes[at] !== AMPERSAND || at + 1 === bytes.length || bytes[at + 1] === HASH || beginsWithEntity;
+    return byte >= 0 && (firsts[byte] === 1 || (hasCodes && nameStarts.firsts[byte] === 1));
   };
 
   const partialStart = (): number => {
@@ -132,15 +155,17 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
     while (at < to) {
       if (isAtRest()) {
         const escape = nextEscape(at);
-        const clean = skip(bytes, at, to, escape);
-        // Up to the pair, or up to the escape, the bytes are looked at one by one.
-        at = clean;
-        const until = Math.min(to, clean + stride + 1, escape + 1);
-        for (; at < until; at += 1) stepAll(bytes[at] as number, base + at);
-        continue;
+        at = skip(bytes, at, Math.min(to, escape));
+        // From there to what was looked at last, or to the escape, the bytes are looked at one by one.
+        for (const until = Math.min(to, at + stride + LOOK_BYTES, escape); at < until; at += 1)
+          stepAll(bytes[at] as number, base + at);
+        if (at === escape && at < to) {
+          const step = isAtRest() && !mayBegin(bytes, at) ? stepRaw : stepAll;
+          step(bytes[at] as number, base + at);
+          at += 1;
+        }
       }
-      stepAll(bytes[at] as number, base + at);
-      at += 1;
+      for (; at < to && !isAtRest(); at += 1) stepAll(bytes[at] as number, base + at);
     }
   };
 

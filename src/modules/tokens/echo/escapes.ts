@@ -4,10 +4,10 @@
 export const escapeKinds = { json: 1, html: 2, percent: 4, plus: 8, nul: 16 } as const;
 
 const BACKSLASH = 0x5c;
-const AMPERSAND = 0x26;
+export const AMPERSAND = 0x26;
 const PERCENT = 0x25;
 const PLUS = 0x2b;
-const HASH = 0x23;
+export const HASH = 0x23;
 const SEMICOLON = 0x3b;
 
 /** By byte: the kinds of escapes that begin with it. */
@@ -26,6 +26,9 @@ const shortEscapes = new Map(
     ([name, character]) => [name.charCodeAt(0), character.charCodeAt(0)],
   ),
 );
+
+const shortBytes = new Int16Array(256).fill(-1);
+for (const [name, character] of shortEscapes) shortBytes[name] = character;
 
 /** Names of HTML 4 for Latin-1, from 160 on, and those of ASCII that escaping functions write. */
 const latinNames =
@@ -82,7 +85,7 @@ const readBackslash = (bytes: Uint8Array, length: number): EscapeReading => {
   return { point: 0x10000 + (point - 0xd800) * 1024 + (low & 0x3ff), isByte: false, used: 12 };
 };
 
-const isAlphanumeric = (byte: number): boolean =>
+export const isAlphanumeric = (byte: number): boolean =>
   (byte >= 0x30 && byte <= 0x39) || ((byte | 0x20) >= 0x61 && (byte | 0x20) <= 0x7a);
 
 /** Browsers read a number without its semicolon too (HTML section 13.2.5.80). */
@@ -128,6 +131,32 @@ export const readEscape = (bytes: Uint8Array, length: number, isEnd: boolean): E
     default:
       // A zero byte of UTF-16 or UTF-32 stands for nothing.
       return { point: -1, isByte: true, used: 1 };
+  }
+};
+
+/** A byte that begins nothing. */
+export const NOTHING = -1;
+/** A byte that only a closer look tells. */
+export const UNKNOWN = -2;
+
+/** The first byte that an escape stands for, at a glance: most escapes cannot begin a match. */
+export const glanceAtEscape = (bytes: Uint8Array, at: number): number => {
+  const next = bytes[at + 1];
+  switch (bytes[at]) {
+    case 0:
+      return NOTHING;
+    case PLUS:
+      return 0x20;
+    case PERCENT: {
+      if (at + 2 >= bytes.length) return UNKNOWN;
+      const high = hexValue(next);
+      const low = hexValue(bytes[at + 2]);
+      return high === -1 || low === -1 ? NOTHING : high * 16 + low;
+    }
+    case BACKSLASH:
+      return next === undefined || next === 0x75 || next === 0x78 ? UNKNOWN : (shortBytes[next] as number);
+    default:
+      return next === HASH || next === undefined || isAlphanumeric(next) ? UNKNOWN : NOTHING;
   }
 };
 

@@ -9,14 +9,21 @@ const names = ['cvc', 'cvv', 'cv2', 'csc', ...['', '_', '-', '.', ' '].map((betw
 let shared: Automaton | undefined;
 const nameAutomaton = (): Automaton => (shared ??= runAtOnce(createAutomaton(names.map((name) => Buffer.from(name)))));
 
-/** Pairs of bytes within the names, in either case. */
-export const markNamePairs = (pairs: Uint8Array): void => {
-  const cases = (character: string): string[] => [character.toLowerCase(), character.toUpperCase()];
-  for (const name of names)
+const casesOf = (character: string): number[] =>
+  [character.toLowerCase(), character.toUpperCase()].map((each) => each.charCodeAt(0));
+
+/** The names in either case, as `Automaton` has its patterns. */
+export const nameStarts = (() => {
+  const firsts = new Uint8Array(256);
+  const pairs = new Uint8Array(65_536);
+  for (const name of names) {
+    for (const first of casesOf(name.charAt(0))) firsts[first] = 1;
     for (let at = 1; at < name.length; at += 1)
-      for (const first of cases(name.charAt(at - 1)))
-        for (const second of cases(name.charAt(at))) pairs[first.charCodeAt(0) * 256 + second.charCodeAt(0)] = 1;
-};
+      for (const first of casesOf(name.charAt(at - 1)))
+        for (const second of casesOf(name.charAt(at))) pairs[first * 256 + second] = 1;
+  }
+  return { firsts, pairs };
+})();
 
 /** Characters of a name behind the part that matches, and between it and its value. */
 const BETWEEN_MAX = 64;

@@ -76,6 +76,7 @@ CREATE TABLE applications (
   rate_limit JSONB,
   daily_reveals INTEGER,
   daily_uses INTEGER,
+  echo_guard TEXT,
   allowed_origins TEXT[] NOT NULL DEFAULT '{}',
   container TEXT,
   creates_per_minute INTEGER,
@@ -358,6 +359,7 @@ CREATE TABLE reactors (
   search_name TEXT COLLATE "C" NOT NULL,
   formula_id UUID NOT NULL,
   application_id UUID,
+  echo_guard TEXT,
   sealed BYTEA NOT NULL,
   version INTEGER NOT NULL DEFAULT 1,
   created_at TIMESTAMPTZ(3) NOT NULL,
@@ -1069,6 +1071,7 @@ CREATE TABLE runs (
   destination_status INTEGER,
   trace_id TEXT,
   token_ids TEXT[],
+  echoes INTEGER,
   mac UUID NOT NULL,
   PRIMARY KEY (tenant_id, id)
 ) PARTITION BY RANGE (id);

@@ -9,6 +9,7 @@ import {
   RULE_PRIORITY_MAX,
   ruleTransforms,
 } from './access-rule.ts';
+import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from './echo-mode.ts';
 import { containerPath } from './containers.schema.ts';
 import { parseContainer } from './containers.ts';
 import { ORIGINS_IN_DOCUMENTS, originsSchema } from './origins.ts';
@@ -161,10 +162,17 @@ const givenLimits = {
 /** Limits alone, as the operator gives them. */
 export const limitsSchema = z.strictObject(givenLimits, 'must be an object');
 
+const ECHO_GUARD_OF_APPLICATION = `${ECHO_GUARD_TEXT} For requests with \`SVC-PROXY-URL\`, and for code that has its permissions.`;
+const shownEchoMode = z.string().meta({ 'x-extensible-enum': [...echoModes] });
+
 const oneContainer = 'must be a list of one container path';
 
 const fields = {
   name: nameSchema.meta({ description: 'The name of the application.', example: 'Checkout' }),
+  echo_guard: optional(echoModeSchema).meta({
+    description: `${ECHO_GUARD_OF_APPLICATION} Left out: the setting of the tenant.`,
+    example: 'mask',
+  }),
   permissions: optionalWith(
     z
       .array(
@@ -278,6 +286,7 @@ export const applicationRecord = z
     daily_reveals: dailyTokens
       .optional()
       .meta({ description: `${DAILY_REVEALS} Left out: none named.`, example: 1000 }),
+    echo_guard: shownEchoMode.optional().meta({ description: `${ECHO_GUARD_OF_APPLICATION} Left out: the setting of the tenant.`, example: 'mask' }),
     daily_uses: dailyTokens.optional().meta({ description: `${DAILY_USES} Left out: none named.`, example: 5000 }),
     allowed_origins: z
       .array(z.string().meta({ example: 'https://shop.example.com' }))

@@ -6,6 +6,7 @@ import { type AccessRule, accessRuleSchema } from './access-rule.ts';
 import { newApiKey } from './api-keys.ts';
 import type { AccessContext } from './context.ts';
 import { checkGrants, type Grants } from './grants.ts';
+import { type EchoMode, echoModeOf } from './echo-mode.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
 import { type ApplicationType, isPermission, type Permission, publicPermissions } from './permissions.ts';
 import { checkOrigins } from './origins.ts';
@@ -40,6 +41,7 @@ export type ApplicationRecord = {
   rate_limit: RateLimit | undefined;
   daily_reveals: number | undefined;
   daily_uses: number | undefined;
+  echo_guard: EchoMode | undefined;
   /** Of public applications, as the two that follow. */
   allowed_origins?: string[];
   containers?: string[];
@@ -64,6 +66,7 @@ export type ApplicationInput = {
   rules: AccessRule[];
   /** Undefined for any. */
   allowed_hosts?: string[] | undefined;
+  echo_guard?: EchoMode | undefined;
 } & ApplicationLimits &
   PublicSettings;
 
@@ -155,6 +158,7 @@ const recordOf = (tenant_id: string, row: StoredApplication, last_used_at?: Date
     rate_limit,
     daily_reveals,
     daily_uses,
+    echo_guard: echoModeOf(row.echo_guard),
     ...(row.type === 'public' && publicSettingsOf(row)),
     last_used_at: last_used_at?.toISOString(),
     created_by: row.created_by ?? undefined,
@@ -180,6 +184,7 @@ const columnsOf = ({
   rate_limit,
   daily_reveals,
   daily_uses,
+  echo_guard,
   allowed_origins,
   containers,
   creates_per_minute,
@@ -191,6 +196,7 @@ const columnsOf = ({
   rate_limit: rate_limit ?? null,
   daily_reveals: daily_reveals ?? null,
   daily_uses: daily_uses ?? null,
+  echo_guard: echo_guard ?? null,
   allowed_origins: allowed_origins ?? [],
   container: containers ?? null,
   creates_per_minute: creates_per_minute ?? null,

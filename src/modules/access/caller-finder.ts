@@ -2,6 +2,7 @@
 import { type KeyParts, parseApiKey } from './api-keys.ts';
 import { accessRuleSchema } from './access-rule.ts';
 import type { KeyUses } from './key-uses.ts';
+import { echoModeOf } from './echo-mode.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
 import { findApplicationAsCaller } from './rows/applications.ts';
 import { createCache } from '../../platform/base/cache.ts';
@@ -128,6 +129,8 @@ export const createCallerFinder = (
     rules: byPriority(accessRuleSchema.array().parse(row.rules)),
     deduplicate_tokens: deduplicates(row.settings),
     allows_absent_paths: allowsAbsentPaths(row.settings),
+    echo_guard: echoModeOf(row.echo_guard),
+    tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
     allowed_hosts: hostsOf(row.allowed_hosts),
     limits: effectiveLimits(ctx, namedLimits(row)),
   });

@@ -1,5 +1,6 @@
 // The authenticated caller of a request, with what access rules need to decide. It holds no secret.
 import { type AccessRule } from './access-rule.ts';
+import type { EchoMode } from './echo-mode.ts';
 import type { ApplicationLimits } from '../../platform/base/application-limits.ts';
 import type { Permission } from './permissions.ts';
 
@@ -42,6 +43,10 @@ export type Caller = {
   readonly deduplicate_tokens: boolean;
   /** The setting of the tenant: an expression over a path that a token has not is null in place of an error. */
   readonly allows_absent_paths?: boolean;
+  /** Of the application; undefined where it says nothing. */
+  readonly echo_guard?: EchoMode | undefined;
+  /** The setting of the tenant: the echo guard where nothing else says it. */
+  readonly tenant_echo_guard?: EchoMode | undefined;
   /** Hosts that it may send to through the proxy; undefined for any. */
   readonly allowed_hosts?: readonly string[] | undefined;
   /** Undefined for a caller that is not limited to creating tokens. */

@@ -1,4 +1,5 @@
 // Routes and schemas of /tenants/self: the tenant of the caller, and its usage report.
+import { ECHO_GUARD_TEXT, echoModeSchema } from './echo-mode.ts';
 import { z } from 'zod';
 import { isPlainName, nameSchema } from './names.ts';
 import { USAGE_DAYS_MAX, usageSteps } from './usage-report.ts';
@@ -52,6 +53,10 @@ const settings = z
         description:
           'What an expression gives for a path that a token has not: `error` (also if left out), or `null` as before.',
         example: 'error',
+      }),
+      echo_guard: optional(echoModeSchema).meta({
+        description: `${ECHO_GUARD_TEXT} For proxies, reactors and applications that do not say it. Left out: off.`,
+        example: 'mask',
       }),
       require_second_factor: flag.meta({
         description:

@@ -9,6 +9,8 @@ import {
   runTransaction,
   type Transaction,
 } from '../../platform/db/transaction.ts';
+import type { Json } from '../../platform/json/json.ts';
+import type { Slices } from '../../platform/json/slices.ts';
 import type { QuotaState } from '../../platform/http/answers.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { AnswerRecord } from './answer-record.ts';
@@ -21,6 +23,9 @@ export type Keeping = {
   /** The request had an effect that no transaction rolls back: its answer is kept whatever it is, a failure too. */
   keepAnyAnswer(): void;
 };
+
+/** Linear in the size of the data. */
+export type NoteOpened = (id: string, data: Json) => Slices<void>;
 
 type Services = Pick<Platform, 'db' | 'changes'>;
 
@@ -36,6 +41,8 @@ type Details = {
   warn?: ((sentence: string) => void) | undefined;
   /** Counts what the request does. */
   usage?: Usage | undefined;
+  /** Told of the data of each token that is opened, for the echo guard. Undefined where no answer is searched for it. */
+  noteOpened?: NoteOpened | undefined;
   /** Takes tokens whose values were not shown, to be logged together with others of a page. Undefined where each read is logged. */
   gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
   /** Throws: the caller must prove again who they are before something sensitive. Undefined where they need not. */
@@ -52,12 +59,13 @@ export class Work {
   readonly #warn: Details['warn'];
   readonly usage: Details['usage'];
   readonly gather: Details['gather'];
+  readonly noteOpened: Details['noteOpened'];
   readonly #refuseStale: Details['refuseStale'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
   constructor(services: Services, caller: Caller, details: Details = {}) {
-    const { origin, record, keeping, reportLimit, warn, usage, gather, refuseStale } = details;
+    const { origin, record, keeping, reportLimit, warn, usage, gather, noteOpened, refuseStale } = details;
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
@@ -67,6 +75,7 @@ export class Work {
     this.#warn = warn;
     this.usage = usage;
     this.gather = gather;
+    this.noteOpened = noteOpened;
     this.#refuseStale = refuseStale;
   }
 
@@ -149,6 +158,7 @@ export class Work {
       warn: this.#warn,
       usage: this.usage,
       gather: this.gather,
+      noteOpened: this.noteOpened,
       refuseStale: this.#refuseStale,
     };
     return new Work(this.#services, this.caller, { ...own, ...details });
@@ -156,7 +166,8 @@ export class Work {
 
   /** The work of another caller for the same request; its operations keep no answer of their own. */
   as(caller: Caller, origin = this.origin): Work {
-    return new Work(this.#services, caller, { origin, record: this.record, usage: this.usage, warn: this.#warn });
+    const { record, usage, noteOpened } = this;
+    return new Work(this.#services, caller, { origin, record, usage, noteOpened, warn: this.#warn });
   }
 
   /** As `as`, for code with the rights of an application. */
@@ -166,7 +177,8 @@ export class Work {
 
   /** As `as`, where the operations of the other caller keep the answer of this request. */
   actingFor({ caller, origin }: Work): Work {
-    return new Work(this.#services, caller, { origin, record: this.record, usage: this.usage, keeping: this.#keeping });
+    const { record, usage, noteOpened } = this;
+    return new Work(this.#services, caller, { origin, record, usage, noteOpened, keeping: this.#keeping });
   }
 
   /** Operations keep what `answerOf` makes of their result, where the request's answer is kept. */

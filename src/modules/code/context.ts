@@ -3,6 +3,7 @@ import type { Account } from '../../platform/base/accounts.ts';
 import type { Work } from '../access/work.ts';
 import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import type { TokensContext } from '../tokens/context.ts';
+import type { EchoGuard } from '../tokens/echo/echo-guard.ts';
 import type { OpenedTexts } from '../tokens/expressions/opened-texts.ts';
 
 /** Of a run, for its requests by `svc.proxy`: its depth below a request, its allowlists, and the token values that it has seen. */
@@ -10,6 +11,8 @@ export type Nesting = {
   depth: number;
   allowLists: readonly (readonly string[])[];
   opened?: OpenedTexts;
+  /** Searches the answer to the request for what it and its code have opened. */
+  guard?: EchoGuard | undefined;
   /** When the time of the run that sent the request is over, by `performance.now()`. */
   endsAtMs?: number;
   /** Whose shares the run uses, where that is not its tenant: of an anonymous client of an open proxy. */

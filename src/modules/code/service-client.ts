@@ -121,6 +121,17 @@ export const callFaultOf = (ctx: Pick<CodeContext, 'log'>, error: unknown): Call
   return new CallFault(known.code.toUpperCase(), message.slice(0, MESSAGE_LENGTH_MAX), known.status);
 };
 
+/** Tells the echo guard of tokens that `svc.tokens` has read. What expressions open is noted where it is opened. */
+const noteRecords = async (ctx: CodeContext, { noteOpened, tenant_id }: Work, answer: Json): Promise<void> => {
+  if (!noteOpened || typeof answer !== 'object' || answer === null) return;
+  const { data } = answer as { data?: Json };
+  for (const record of Array.isArray(data) ? data : [answer]) {
+    const { id, data: value } = (record ?? {}) as { id?: Json; data?: Json };
+    if (typeof id === 'string' && value !== undefined)
+      await ctx.accounts.finishInTurns(tenant_id, noteOpened(id, value));
+  }
+};
+
 /**
  * Answers one call.
  * @param work of the application whose permissions the code has.
@@ -137,5 +148,6 @@ export const answerService = async (
   if (kind === 'svc:detokenize') await ctx.accounts.runInTurns(work.tenant_id, opened.refuseIn(bodyOf(ctx, input)));
   const answer = await allOrNothing(work, (asking) => method(ctx, asking, input));
   await ctx.accounts.finishInTurns(work.tenant_id, opened.add(answer as Json));
+  await noteRecords(ctx, work, answer as Json);
   return answer;
 };

@@ -25,6 +25,13 @@ const isDigest = (name: string, value: string): boolean =>
   (digestNames.has(name) && (name !== 'x-amz-content-sha256' || /^[0-9a-f]{64}$/i.test(value.trim()))) ||
   amazonChecksum.test(name);
 
+/** Headers about exact bytes: digests, signatures and the version of the content. */
+const ofBytes = new Set(['etag', 'signature', 'signature-input']);
+
+/** The headers that do not describe the bytes of the body. */
+export const withoutByteHeaders = (headers: Headers): Headers =>
+  headers.filter(([name, value]) => !ofBytes.has(name.toLowerCase()) && !isDigest(name.toLowerCase(), value));
+
 const keyOf = ([name, value]: Headers[number]): string => `${name.toLowerCase()}:${value.trim()}`;
 
 /** The digests of `sent` that are the same as in `came`, whose body was another. A digest that code or an expression set is left out. */

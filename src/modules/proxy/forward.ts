@@ -1,5 +1,6 @@
 // Forwards a request to a destination, with token values in place of expressions.
 // In order: stored proxy, caller, body, tokens, request transform, destination, response transform.
+import { ECHO_MODE_NEEDED, type EchoMode, echoModeOf, strictestOf } from '../access/echo-mode.ts';
 import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
@@ -23,6 +24,7 @@ import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import { openTokens } from '../tokens/detokenize.ts';
 import { createExpansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
+import { type EchoGuard, guardOf, refuseEchoIn } from '../tokens/echo/echo-guard.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transformAnswer } from './code-call.ts';
@@ -30,6 +32,7 @@ import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bo
 import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { forwardingFault } from './faults.ts';
+import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import type { Message } from './message.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
@@ -53,7 +56,10 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const target = parseTarget(request.url, ctx.config.headerPrefixes);
   refuseLoop(ctx, request.headers);
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
-  const { tenant_id, work, usage } = await findActor(ctx, request, proxy);
+  const { tenant_id, work: found, usage } = await findActor(ctx, request, proxy);
+  const guard = nesting.guard ?? (await makeGuard(ctx, request, proxy, found));
+  if (nesting.guard) guard?.tighten(proxy ? proxy.echo_guard : found?.caller.echo_guard);
+  const work = guard ? found?.with({ noteOpened: guard.noteOpened }) : found;
   const actor: Acting = work ?? {
     actor_id: null,
     actor_type: null,
@@ -63,14 +69,14 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const about = { tenant_id, kind: 'proxy' as const, resource_id: proxy?.id, version: proxy && String(proxy.version) };
   const run = new Run(ctx, actor, about);
   try {
-    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run }, nesting);
+    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run, guard }, nesting);
   } catch (error) {
     run.failed(error);
     throw error;
   }
 };
 
-type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run'>;
+type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run' | 'guard'>;
 
 const forwardFrom = async (
   ctx: ProxyContext,
@@ -78,7 +84,7 @@ const forwardFrom = async (
   found: Found,
   nesting: Nesting,
 ): Promise<ProxyAnswer> => {
-  const { target, proxy, tenant_id, work, run } = found;
+  const { target, proxy, tenant_id, work, run, guard } = found;
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
   if (nesting === topLevel) nameOperation(ctx, account, proxy?.id);
@@ -95,7 +101,7 @@ const forwardFrom = async (
     refuseOwnKeys({ ...target, headers, namedUrl: proxy ? undefined : base.url.href, proxyKeys });
   }
   const { endsAtMs = Infinity, opened = createOpenedTexts() } = nesting;
-  const nested = { depth: nesting.depth + 1, allowLists, opened, account, endsAtMs };
+  const nested = { depth: nesting.depth + 1, allowLists, opened, account, endsAtMs, guard };
   const isReadByRun = nesting.opened !== undefined;
   const route: Route = { ...found, account, allowLists, base, sentTo, nested, isReadByRun };
   const declaredKind = decodedKindOf(headers);
@@ -120,8 +126,11 @@ const forwardFrom = async (
     const isAnonymous = account !== tenant_id;
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
     const sent = { headers, kind, ...taken, chunks };
-    return { ...(await exchange(ctx, request, route, sent, reservations)), account, run, release };
-  } catch (error) {
+    const answer = await exchange(ctx, request, route, sent, reservations);
+    const passed = isGuarding(route) ? await guardAnswer(ctx, answer, guardingOf(route, request, reservations)) : answer;
+    return { ...passed, account, run, release };
+  } catch (thrown) {
+    const error = isGuarding(route) ? await guardedError(ctx, route, thrown, reservations) : thrown;
     release();
     // Other refusals are logged elsewhere: with an API key by the route, and of code with the answer to its call.
     if (!request.work && work && error instanceof AppError && error.code === 'forbidden')
@@ -139,6 +148,66 @@ const nameOperation = ({ heldOperations }: ProxyContext, account: Account, proxy
   if (operation) heldOperations.check(operation.name());
 };
 
+type NestedRun = Required<Omit<Nesting, 'guard'>> & Pick<Nesting, 'guard'>;
+
+/** Code sees answers as they came: that to the request which runs it is guarded. */
+const isGuarding = ({ guard, isReadByRun }: Pick<Route, 'guard' | 'isReadByRun'>): boolean =>
+  guard !== undefined && !isReadByRun;
+
+const guardingOf = ({ account, run, guard, proxy, tenant_id }: Route, { signal }: ProxyRequest, reservations: Reservations) => ({
+  account,
+  signal,
+  run,
+  guard: guard as EchoGuard,
+  guarded: { tenant_id, record: 'proxy' as const, record_id: proxy?.id },
+  reservations,
+});
+
+/** What code threw may hold a value too. @returns the error to answer with. */
+const guardedError = async (
+  ctx: ProxyContext,
+  { account, guard, run, proxy, tenant_id }: Route,
+  error: unknown,
+  reservations: Reservations,
+): Promise<unknown> => {
+  try {
+    const search = await guard?.search(account, reservations);
+    if (search) await refuseEchoIn(ctx, account, search, error);
+    return error;
+  } catch (refusal) {
+    guard?.report({ tenant_id, record: 'proxy', record_id: proxy?.id }, 1);
+    run.echoed(1);
+    return refusal;
+  }
+};
+
+const GUARD_HEADER = 'svc-echo-guard';
+
+/**
+ * The guard of a request from outside: as strict as the stored proxy, or else the caller's application, the application of its code,
+ * and the request itself want it; where none says anything, as the tenant wants it. @throws invalidField for another mode.
+ */
+const makeGuard = async (
+  ctx: ProxyContext,
+  { headers }: ProxyRequest,
+  proxy: ProxyForUse | undefined,
+  work: Work | undefined,
+): Promise<EchoGuard | undefined> => {
+  const asked = headers.filter(([name]) => name.toLowerCase() === GUARD_HEADER).map(([, value]) => value.trim());
+  const wanted = asked.map(echoModeOf);
+  if (wanted.includes(undefined)) throw invalidField('SVC-ECHO-GUARD', ECHO_MODE_NEEDED);
+  const runsCode = proxy?.request_transform !== undefined || proxy?.response_transform !== undefined;
+  const { application_id } = proxy ?? {};
+  const ofCode =
+    proxy && runsCode && application_id !== undefined
+      ? await ctx.callers.findCallerOfApplication(proxy, application_id)
+      : undefined;
+  const stored = strictestOf([proxy ? proxy.echo_guard : work?.caller.echo_guard, ofCode?.echo_guard]);
+  const usual = proxy ? proxy.tenant_echo_guard : work?.caller.tenant_echo_guard;
+  const mode = strictestOf([stored ?? usual ?? 'off', ...wanted]) as EchoMode;
+  return guardOf(ctx, mode, runsCode);
+};
+
 /** What is known of a request before its body is read. */
 type Route = {
   tenant_id: string;
@@ -150,10 +219,12 @@ type Route = {
   allowLists: CodeRights['allowLists'];
   base: Base;
   target: Target;
+  /** Undefined where nothing asks for one, and nothing may before the answer. */
+  guard: EchoGuard | undefined;
   /** The destination, if path and query have no expressions. */
   sentTo: SpelledUrl;
   /** For requests that code of the proxy sends. */
-  nested: Required<Nesting>;
+  nested: NestedRun;
   /** Whether code sends the request, and reads its response. */
   isReadByRun: boolean;
 };
@@ -175,6 +246,7 @@ const exchange = async (
     sentTo: asWritten,
     nested,
     isReadByRun,
+    guard,
   }: Route,
   { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   reservations: Reservations,
@@ -205,6 +277,12 @@ const exchange = async (
   const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
   const isReadByCode = proxy?.response_transform !== undefined;
 
+  const isSearched = !isReadByRun && guard !== undefined && guard.mode !== 'off';
+  const askedHeaders = (asked: Headers): Headers => {
+    if (isSearched) return askingToSearch(asked);
+    return isReadByCode ? requestingDecodable(asked) : asked;
+  };
+
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
     const opened = found.expand(
       createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references, tokens?.absent),
@@ -234,7 +312,7 @@ const exchange = async (
       account,
       ...sentTo,
       method,
-      headers: [...(isReadByCode ? requestingDecodable(outgoing.headers) : outgoing.headers), loopMark(ctx)],
+      headers: [...askedHeaders(outgoing.headers), loopMark(ctx)],
       body: chunks ?? outgoing.body,
       bodyBytes: chunks && bodyBytes,
       signal,
@@ -301,7 +379,7 @@ const rightsOf = (
   ctx: ProxyContext,
   { tenant_id, application_id }: ProxyForUse,
   actor: Acting,
-  nested: Required<Nesting>,
+  nested: NestedRun,
 ): Omit<TransformRights, 'signal' | 'request'> => ({
   actor,
   logged: Promise.resolve(),
@@ -309,7 +387,9 @@ const rightsOf = (
     if (application_id === undefined) return undefined;
     const application = await ctx.callers.findCallerOfApplication({ tenant_id }, application_id);
     const origin = { ...actor.origin, code_application_id: application_id };
-    return application && new Work(ctx, application, { origin, record: actor.record, usage: actor.usage });
+    const { record, usage } = actor;
+    const noteOpened = nested.guard?.noteOpened;
+    return application && new Work(ctx, application, { origin, record, usage, noteOpened });
   },
   account: nested.account,
   allowLists: nested.allowLists,

@@ -1,4 +1,5 @@
 // Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
+import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { z } from 'zod';
 import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
@@ -292,6 +293,10 @@ const proxyBody = z
         description: `How long the destination has until the head of its response, in seconds, from the start of the request to it. The body has ${BODY_MS / 1000} seconds more. Left out: ${TIMEOUT_SECONDS.usual}.`,
         example: exampleProxy.timeout_seconds,
       }),
+      echo_guard: optional(echoModeSchema).meta({
+        description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
+        example: 'mask',
+      }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -356,6 +361,10 @@ export const proxyPatch = z
         .max(TIMEOUT_SECONDS.most, timeoutError)
         .nullish()
         .meta({ description: 'The new timeout. Null: the usual one.', example: exampleProxy.timeout_seconds }),
+      echo_guard: echoModeSchema.nullish().meta({
+        description: `${ECHO_GUARD_TEXT} Null: the setting of the tenant.`,
+        example: 'mask',
+      }),
       client_certificate: givenCertificate.nullish().meta({
         description: 'The new client certificate, as a whole. Null: none.',
       }),
@@ -424,6 +433,11 @@ export const proxyRecord = z
     timeout_seconds: z.number().meta({
       description: 'How long the destination has until the head of its response, in seconds.',
       example: exampleProxy.timeout_seconds,
+    }),
+    echo_guard: z.string().optional().meta({
+      'x-extensible-enum': [...echoModes],
+      description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
+      example: 'mask',
     }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: shownTransform.optional().meta({ description: 'The code that runs on each response.' }),

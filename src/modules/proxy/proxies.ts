@@ -30,6 +30,7 @@ import {
   type ProxyRoute,
   sealRoute,
 } from './proxy-finder.ts';
+import type { EchoMode } from '../access/echo-mode.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import {
@@ -80,6 +81,7 @@ export type ProxyRecord = {
   require_auth: boolean;
   expressions: 'on' | 'off';
   timeout_seconds: number;
+  echo_guard: EchoMode | undefined;
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
@@ -105,6 +107,7 @@ export type ProxyInput = {
   require_auth: boolean;
   expressions: 'on' | 'off';
   timeout_seconds: number | undefined;
+  echo_guard?: EchoMode | undefined;
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
@@ -114,13 +117,14 @@ export type ProxyInput = {
 
 /** What is left out stays. In the configuration, null removes a value. */
 export type ProxyPatch = Partial<
-  Omit<ProxyInput, 'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds'>
+  Omit<ProxyInput, 'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds' | 'echo_guard'>
 > & {
   /** Null removes it, as in what follows. */
   request_transform?: string | null | undefined;
   response_transform?: string | null | undefined;
   allowed_hosts?: string[] | null | undefined;
   timeout_seconds?: number | null | undefined;
+  echo_guard?: EchoMode | null | undefined;
   application?: { id?: string | undefined } | null | undefined;
 };
 
@@ -154,6 +158,7 @@ const recordOf = (
     require_auth: row.require_auth,
     expressions: route.expressions,
     timeout_seconds: route.timeout_seconds ?? TIMEOUT_SECONDS.usual,
+    echo_guard: route.echo_guard,
     request_transform: transformOf(route.request_transform),
     response_transform: transformOf(route.response_transform),
     application_id: row.application_id ?? undefined,
@@ -233,7 +238,7 @@ const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): 
 const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): CheckedInput => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
-  const { destination_url, request_transform, response_transform, expressions, timeout_seconds } = input;
+  const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -247,6 +252,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
     response_transform,
     expressions,
     timeout_seconds,
+    echo_guard,
     configuration: input.configuration as Configuration | null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
   };
@@ -362,6 +368,7 @@ export const patchProxy = async (
     allowed_hosts: patch.allowed_hosts === undefined ? current.allowed_hosts : (patch.allowed_hosts ?? undefined),
     timeout_seconds:
       patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
+    echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
     request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
     response_transform: response_transform === undefined ? current.response_transform : codes.response_transform,
     configuration:
@@ -404,7 +411,7 @@ const replaceProxy = async (
 /** A stored proxy as a request would have it. A client certificate that is not named stays. */
 const currentOf = (
   { name, require_auth, allowed_hosts }: StoredProxy,
-  { destination_url, request_transform, response_transform, configuration, expressions, timeout_seconds }: ProxyRoute,
+  { destination_url, request_transform, response_transform, configuration, expressions, timeout_seconds, echo_guard }: ProxyRoute,
   application_id: string | undefined,
 ): ProxyInput => ({
   name,
@@ -416,6 +423,7 @@ const currentOf = (
   configuration,
   expressions,
   timeout_seconds,
+  echo_guard,
   application_id,
 });
 

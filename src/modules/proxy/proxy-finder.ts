@@ -3,6 +3,7 @@ import type { ClientCertificate } from '../../platform/crypto/client-certificate
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { openText, type SealedPlace, type Sealing, sealText } from '../../platform/keys/sealed-text.ts';
+import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import { memoryDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
@@ -36,6 +37,8 @@ export type ProxyRoute = {
   expressions: 'on' | 'off';
   /** Absent for the usual time. */
   timeout_seconds?: number | undefined;
+  /** Absent: the setting of the tenant. */
+  echo_guard?: EchoMode | undefined;
 };
 
 /** When the replaced key ends; undefined if there is none, or if it has ended. */
@@ -95,6 +98,9 @@ export type ProxyForUse = {
   hasExpressions: boolean;
   /** Undefined for the usual time. */
   timeout_seconds: number | undefined;
+  /** Undefined where the proxy says nothing: then the setting of the tenant holds. */
+  echo_guard: EchoMode | undefined;
+  tenant_echo_guard: EchoMode | undefined;
   /** Source code. */
   request_transform: string | undefined;
   response_transform: string | undefined;
@@ -153,6 +159,8 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     require_auth,
     hasExpressions: route.expressions !== 'off',
     timeout_seconds: route.timeout_seconds,
+    echo_guard: route.echo_guard,
+    tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
     request_transform: route.request_transform,
     response_transform: route.response_transform,
     configuration: route.configuration ?? {},

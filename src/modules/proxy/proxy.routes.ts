@@ -58,6 +58,7 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   const bodyBytes = body instanceof Uint8Array ? body.byteLength : answer.bodyBytes;
   // These have no body, and Content-Length would have another meaning (RFC 9110 section 8.6).
   if (bodyBytes !== undefined && status !== 204 && status !== 304) all.push('content-length', String(bodyBytes));
+  if (answer.trailers) all.push('Trailer', answer.trailers().map(([name]) => name).join(', '));
   const isSmall = bodyBytes !== undefined && bodyBytes <= SMALL_BYTES_MAX;
   // An error before anything was sent can still become an error response.
   const { chunks, rest } = await gather(body, isSmall);
@@ -75,7 +76,12 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   // Without a length it may be a stream of events: the client must see the headers before the first one.
   if (bodyBytes === undefined) raw.flushHeaders();
   for (const chunk of chunks) raw.write(chunk);
-  await pipeline(rest, raw).catch(breakOff);
+  const { trailers } = answer;
+  if (!trailers) return pipeline(rest, raw).catch(breakOff);
+  await pipeline(rest, raw, { end: false }).then(() => {
+    raw.addTrailers(trailers());
+    raw.end();
+  }, breakOff);
 };
 
 type Gathered = { chunks: Uint8Array[]; rest: AsyncIterable<Uint8Array> | undefined };

@@ -35,6 +35,8 @@ export type ProxyAnswer = {
   body: Uint8Array | EgressResponse['body'] | undefined;
   /** The length of a streamed body, if known. */
   bodyBytes: number | undefined;
+  /** Sent behind a streamed body; called when it has ended. */
+  trailers?: (() => Headers) | undefined;
   /** The destination's status; undefined if no request was sent. */
   destination_status: number | undefined;
   /** Ends when the response was sent. */

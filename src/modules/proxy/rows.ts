@@ -24,6 +24,8 @@ export type StoredProxy = {
 export type UsableRow = Pick<StoredProxy, 'id' | 'require_auth' | 'allowed_hosts' | 'sealed' | 'application_id'> & {
   tenant_id: string;
   version: number;
+  /** Of the tenant. */
+  settings: Record<string, string>;
 };
 
 /** The columns that a request sets and that are not sealed. */
@@ -55,7 +57,8 @@ export const findProxyBeforeCaller = async (
   const [found] = await signedRows.find(['tenants', 'proxies'], () =>
     statements.query('find-proxy-by-digest', FIND_BY_DIGEST, [digest]),
   );
-  return found && { ...found.proxies, application_id: found.joined.application_id };
+  const settings = found?.tenants.settings as Record<string, string>;
+  return found && { ...found.proxies, application_id: found.joined.application_id, settings };
 };
 
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>

@@ -1,6 +1,7 @@
 // Finds a reactor for a run, with its code, contracts and configuration decrypted, in a cache of one second.
 import { findReactorForRun } from './rows.ts';
 import type { Caller } from '../access/caller.ts';
+import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import { type Change, createCache, EVERY_TENANT } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { conflict } from '../../platform/base/errors.ts';
@@ -25,6 +26,9 @@ export type ReactorForRun = {
   configuration: Configuration;
   /** Undefined for none, and where it is gone. */
   application_id: string | undefined;
+  /** Undefined where the reactor says nothing: then the setting of the tenant holds. */
+  echo_guard: EchoMode | undefined;
+  tenant_echo_guard: EchoMode | undefined;
 };
 
 export type ReactorFinder = {
@@ -100,5 +104,7 @@ const loadReactorForRun = async (ctx: Opening, tenant_id: string, id: string): P
     },
     configuration: openConfiguration(ctx, tenant_id, keys, row.id, row.sealed),
     application_id: row.application_id ?? undefined,
+    echo_guard: echoModeOf(row.echo_guard),
+    tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
   };
 };

@@ -1,6 +1,7 @@
 // Schemas of /reactors. reactors.ts checks that a configuration fits its formula.
 import { z } from 'zod';
 import { applicationTypes } from '../access/permissions.ts';
+import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { nameSchema } from '../access/names.ts';
 import { exampleFormula, formulaRecord } from '../code/formula-record.ts';
 import {
@@ -50,6 +51,10 @@ const fields = {
   application: optional(applicationReference).meta({
     description:
       'The application whose permissions the code has. The caller that creates or changes the reactor must have all its permissions. Left out: none.',
+  }),
+  echo_guard: optional(echoModeSchema).meta({
+    description: `${ECHO_GUARD_TEXT} The result of the code is the answer. Left out: the setting of the tenant.`,
+    example: 'mask',
   }),
 };
 
@@ -133,6 +138,10 @@ export const reactorPatch = z
         example: exampleReactor.configuration,
       }),
       application: applicationReference.nullish().meta({ description: 'The new application. Null: none.' }),
+      echo_guard: echoModeSchema.nullish().meta({
+        description: `${ECHO_GUARD_TEXT} Null: the setting of the tenant.`,
+        example: 'mask',
+      }),
       formula: formulaReference.optional().meta({
         description: 'The formula of the reactor, which cannot change: another id is a 400.',
       }),
@@ -173,6 +182,11 @@ export const reactorRecord = z
       .meta({ id: 'ReactorApplication', description: 'The application of a reactor.' })
       .optional()
       .meta({ description: 'The application whose permissions the code has. Left out: none.' }),
+    echo_guard: z.string().optional().meta({
+      'x-extensible-enum': [...echoModes],
+      description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
+      example: 'mask',
+    }),
     ...history,
   })
   .meta({ id: 'Reactor', description: 'A configured instance of a formula, which a client invokes.' });

@@ -22,6 +22,7 @@ import {
 } from './rows.ts';
 import type { Work } from '../access/work.ts';
 import { grantsOf } from '../access/applications.ts';
+import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import { checkGrants } from '../access/grants.ts';
 import type { CodeContext } from '../code/context.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -65,6 +66,7 @@ export type ReactorRecord = {
   code: string | undefined;
   configuration: Configuration;
   application: ApplicationReference | undefined;
+  echo_guard: EchoMode | undefined;
   created_by: string | undefined;
   created_at: string;
   modified_by: string | undefined;
@@ -76,6 +78,7 @@ export type ReactorInput = {
   /** Not checked yet. */
   configuration: Record<string, unknown>;
   application_id: string | undefined;
+  echo_guard?: EchoMode | undefined;
   /** A change may leave it out: the formula stays. */
   formula_id?: string | undefined;
   /** In place of a formula. A change may leave it out: the code stays. */
@@ -88,6 +91,8 @@ export type ReactorPatch = {
   configuration?: Record<string, unknown> | null | undefined;
   /** Null removes it. */
   application?: { id?: string | undefined } | null | undefined;
+  /** Null removes it. */
+  echo_guard?: EchoMode | null | undefined;
   formula?: { id: string } | undefined;
   code?: string | undefined;
 };
@@ -130,6 +135,7 @@ const recordOf = (
   code: hasOwnCode(row.id, formula.id) ? formula.code : undefined,
   configuration,
   application,
+  echo_guard: echoModeOf(row.echo_guard),
   created_by: row.created_by ?? undefined,
   created_at: row.created_at.toISOString(),
   modified_by: row.modified_by ?? undefined,
@@ -276,7 +282,7 @@ export const deleteReactor = reactors.delete;
  */
 export const createReactor = async (ctx: CodeContext, work: Work, input: ReactorInput): Promise<ReactorRecord> => {
   const { tenant_id } = work;
-  const { name, application_id, code } = input;
+  const { name, application_id, code, echo_guard = null } = input;
   if (code !== undefined) await checkFormulaCode(ctx, work, code);
   const keys = await ctx.keyring.tenantKeys(tenant_id);
   const id = ctx.newUuid();
@@ -293,9 +299,9 @@ export const createReactor = async (ctx: CodeContext, work: Work, input: Reactor
       : await insertReactorCode(ctx, work, tx, keys, { ...made, code: code as string });
     const configuration = parseConfiguration(input.configuration, id, formula);
     const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
-    await insertReactor(tx, { ...made, formula_id: formula.id, application_id: application?.id ?? null }, sealed);
+    await insertReactor(tx, { ...made, echo_guard, formula_id: formula.id, application_id: application?.id ?? null }, sealed);
     const shown = { formula, configuration, application: application && referenceOf(tx, application) };
-    return recordOf(tenant_id, { ...made, modified_at: null, modified_by: null }, shown);
+    return recordOf(tenant_id, { ...made, echo_guard, modified_at: null, modified_by: null }, shown);
   });
 };
 
@@ -314,6 +320,7 @@ export const patchReactor = (ctx: CodeContext, work: Work, id: string, patch: Re
     configuration: patchConfiguration(current.configuration, patch.configuration),
     application_id: patch.application === null ? undefined : (patch.application?.id ?? current.application_id),
     formula_id: patch.formula?.id,
+    echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
   }));
 
 /** @param code checked before the reactor is locked: the check runs it. @param inputOf called with the state of the locked reactor. */
@@ -332,7 +339,12 @@ const replaceReactor = async (
     const formulaRow = await lockFormulaForUse(tx, stored.formula_id);
     const before = await lockApplicationForUse(tx, stored.application_id);
     const kept = openConfiguration(ctx, tenant_id, keys, id, stored.sealed);
-    const input = inputOf({ name: stored.name, configuration: kept, application_id: before?.id });
+    const input = inputOf({
+      name: stored.name,
+      configuration: kept,
+      application_id: before?.id,
+      echo_guard: echoModeOf(stored.echo_guard),
+    });
     const { name, formula_id, application_id } = input;
     const after = await lockApplicationForUse(tx, application_id);
     checkApplications(ctx, work, application_id, { before, after });
@@ -344,14 +356,15 @@ const replaceReactor = async (
     if (code !== undefined && !isOwn)
       throw invalidField('code', 'must be changed in the formula: the reactor was created from one', 'not_allowed');
     const changed = { name, ...modified };
+    const { echo_guard = null } = input;
     const formula = isOwn
       ? await changeReactorCode(ctx, work, tx, keys, { row: formulaRow, ...changed, code })
       : formulaRecordOf(ctx, tenant_id, keys, formulaRow);
     const configuration = parseConfiguration(input.configuration, id, formula);
     const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
-    await updateReactor(tx, id, { ...changed, application_id: after?.id ?? null }, sealed);
+    await updateReactor(tx, id, { ...changed, echo_guard, application_id: after?.id ?? null }, sealed);
     const shown = { formula, configuration, application: after && referenceOf(tx, after) };
-    return recordOf(tenant_id, { ...stored, ...changed }, shown);
+    return recordOf(tenant_id, { ...stored, ...changed, echo_guard }, shown);
   });
 };
 

@@ -13,6 +13,7 @@ export type StoredReactor = {
   /** Null in lists where the rows hold more than a request may read. */
   sealed: Uint8Array;
   application_id: string | null;
+  echo_guard: string | null;
   created_at: Date;
   created_by: string | null;
   modified_at: Date | null;
@@ -25,6 +26,9 @@ export type RunnableRow = {
   sealed: Buffer;
   version: number;
   application_id: string | null;
+  echo_guard: string | null;
+  /** Of the tenant. */
+  settings: Record<string, string>;
   formula_id: string;
   formula_version: number;
   formula_sealed: Buffer | null;
@@ -35,7 +39,7 @@ export type RunnableRow = {
 
 export const REACTORS: NamedRecords = {
   from: 'reactors',
-  columns: 'id, name, formula_id, sealed, application_id, created_at, created_by, modified_at, modified_by',
+  columns: 'id, name, formula_id, sealed, application_id, echo_guard, created_at, created_by, modified_at, modified_by',
 };
 
 /** Hot: each invocation that the cache does not answer. */
@@ -62,13 +66,13 @@ export const findReactorForRun = async (
 ): Promise<RunnableRow | undefined> => {
   const [found] = await signedRows.find(forRun, () => query('find-reactor-for-run', FIND_FOR_RUN, [tenant_id, id]));
   if (!found) return undefined;
-  const { reactors, reactor_formulas: own, joined } = found;
+  const { tenants, reactors, reactor_formulas: own, joined } = found;
   const formula = own
     ? { ...own, formula_version: own.version, formula_sealed: own.sealed, code: null }
     : { ...joined, formula_sealed: null };
   const { formula_version, formula_sealed, code, configuration, request_parameters } = formula;
   const ofFormula = { formula_version, formula_sealed, code, configuration, request_parameters };
-  return { ...reactors, ...ofFormula, application_id: joined.application_id };
+  return { ...reactors, ...ofFormula, application_id: joined.application_id, settings: tenants.settings };
 };
 
 /** All of the tenant. */
@@ -89,7 +93,7 @@ export const lockReactor = async (tx: PrismaTransaction, id: string): Promise<St
 
 export const insertReactor = async (
   tx: PrismaTransaction,
-  row: Pick<StoredReactor, 'id' | 'name' | 'formula_id' | 'application_id' | 'created_at' | 'created_by'>,
+  row: Pick<StoredReactor, 'id' | 'name' | 'formula_id' | 'application_id' | 'echo_guard' | 'created_at' | 'created_by'>,
   sealed: Uint8Array,
 ): Promise<void> => {
   const { tenant_id } = tx;
@@ -102,7 +106,7 @@ export const insertReactor = async (
 export const updateReactor = async (
   tx: PrismaTransaction,
   id: string,
-  row: Pick<StoredReactor, 'name' | 'application_id' | 'modified_at' | 'modified_by'>,
+  row: Pick<StoredReactor, 'name' | 'application_id' | 'echo_guard' | 'modified_at' | 'modified_by'>,
   sealed: Uint8Array,
 ): Promise<void> => {
   await tx.signing.change('reactors', id);

@@ -71,6 +71,7 @@ export class Run {
   #host: string | null = null;
   #destinationStatus: number | null = null;
   readonly #failedCalls: string[] = [];
+  #echoes = 0;
   #isFailureLogged = false;
   #isEnded = false;
 
@@ -101,6 +102,11 @@ export class Run {
 
   destinationAnswered(status: number): void {
     this.#destinationStatus = status;
+  }
+
+  /** The echo guard found so many values in the response. */
+  echoed(count: number): void {
+    this.#echoes += count;
   }
 
   /** A call of its code failed. The code may catch that. */
@@ -227,6 +233,7 @@ export class Run {
       destination_status: this.#destinationStatus,
       trace_id: this.#actor.origin?.trace_id ?? null,
       token_ids: token_ids.length > 0 ? token_ids : null,
+      echoes: this.#echoes > 0 ? this.#echoes : null,
     };
   }
 }

@@ -117,6 +117,10 @@ const runRecord = z
     token_ids: z
       .array(z.string())
       .meta({ description: 'The ids of the tokens whose values it got.', example: [CARD_TOKEN_ID] }),
+    echoes: z.int().optional().meta({
+      description: 'How many values the echo guard found in the response. Left out if it found none.',
+      example: 1,
+    }),
     created_at: date('When it began.'),
   })
   .meta({ id: 'Run', description: 'What happened to one run of code, or to one request of the proxy.' });

@@ -29,6 +29,7 @@ export type RunRecord = {
   destination_status?: number | undefined;
   trace_id?: string | undefined;
   token_ids: string[];
+  echoes?: number | undefined;
   created_at: string;
 };
 
@@ -65,6 +66,7 @@ const recordOf = (tenant_id: string, run: FoundRun): RunRecord => ({
   destination_status: run.destination_status ?? undefined,
   trace_id: run.trace_id ?? undefined,
   token_ids: run.token_ids ?? [],
+  echoes: run.echoes ?? undefined,
   created_at: timeOfId(run.id).toISOString(),
 });
 

@@ -18,6 +18,8 @@ const sentenceOf = {
   PROTOCOL: `The destination did not answer in valid HTTP. ${MAY_HAVE_ACTED}`,
   BODY_TOO_LARGE: `The answer of the destination is too large. ${MAY_HAVE_ACTED}`,
   TOO_MANY_CHUNKS: `The answer of the destination has ${CHUNKS_RULE}. ${MAY_HAVE_ACTED}`,
+  /** The echo guard blocks the answer. */
+  ECHO: "The destination's answer holds a value that was sent to it.",
   DECODE: `The answer of the destination could not be decoded. ${MAY_HAVE_ACTED}`,
   REDIRECT_REFUSED: 'The destination redirected the request, and redirects are not allowed.',
   TOO_MANY_REDIRECTS: 'The destination redirected the request too often.',

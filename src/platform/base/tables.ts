@@ -103,6 +103,7 @@ export const TABLES = {
         'rate_limit',
         'daily_reveals',
         'daily_uses',
+        'echo_guard',
         'allowed_origins',
         'container',
         'creates_per_minute',
@@ -138,7 +139,7 @@ export const TABLES = {
     sealed: { record: 'reactor', field: 'configuration', id: 'uuid' },
     signed: signed(
       'tenants',
-      ['tenant_id', 'id', 'formula_id', 'application_id', 'sealed', 'version'],
+      ['tenant_id', 'id', 'formula_id', 'application_id', 'echo_guard', 'sealed', 'version'],
       { ...HISTORY, ...NAMES },
       { digested: ['sealed'] },
     ),

@@ -46,6 +46,8 @@ export type NewRun = {
   trace_id: string | null;
   /** Null for none. */
   token_ids: string[] | null;
+  /** Values that the echo guard found. Null for none. */
+  echoes: number | null;
 };
 
 /** The columns of a run except `tenant_id` and `mac`, with their SQL types. */
@@ -66,6 +68,7 @@ const COLUMNS = {
   destination_status: 'int',
   trace_id: 'text',
   token_ids: 'text[]',
+  echoes: 'int',
 } as const satisfies Record<keyof NewRun, string>;
 
 const columnNames = Object.keys(COLUMNS) as (keyof NewRun)[];

@@ -1,5 +1,5 @@
 // Reads and decompresses response bodies in memory. Limits the size of the body both as sent and as decoded.
-import type { Transform } from 'node:stream';
+import { pipeline, type Transform } from 'node:stream';
 import { createBrotliDecompress, createGunzip, createInflate, createInflateRaw } from 'node:zlib';
 import { FREE_BYTES } from '../base/accounts.ts';
 import type { EgressResponse } from './client.ts';
@@ -133,3 +133,35 @@ const decodeLayer = async (
   }
   return Buffer.concat(pieces);
 };
+
+/**
+ * Decodes a body as it comes.
+ * @throws EgressFault DECODE for broken data, or a coding that is not known; the error of the connection.
+ */
+export const decodeStream = (headers: Headers, body: AsyncIterable<Uint8Array>): AsyncIterable<Uint8Array> => {
+  if (!isDecodable(headers)) throw new EgressFault('DECODE');
+  return decodersOf(headers).toReversed().reduce(streamLayer, body);
+};
+
+async function* streamLayer(body: AsyncIterable<Uint8Array>, decode: Decoder): AsyncGenerator<Uint8Array> {
+  const reader = body[Symbol.asyncIterator]();
+  let first = await reader.next();
+  while (!first.done && first.value.byteLength === 0) first = await reader.next();
+  if (first.done) return;
+  const decoder = decode(Buffer.from(first.value));
+  pipeline(rejoined(first.value, reader), decoder, () => undefined);
+  try {
+    for await (const piece of decoder as AsyncIterable<Buffer>) yield piece;
+  } catch (cause) {
+    throw cause instanceof EgressFault ? cause : new EgressFault('DECODE', { cause });
+  }
+}
+
+async function* rejoined(first: Uint8Array, reader: AsyncIterator<Uint8Array>): AsyncGenerator<Uint8Array> {
+  try {
+    yield first;
+    for (let next = await reader.next(); !next.done; next = await reader.next()) yield next.value;
+  } finally {
+    await reader.return?.();
+  }
+}

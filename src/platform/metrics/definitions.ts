@@ -112,6 +112,11 @@ export const metricDefinitions = {
     labels: ['kind', 'outcome'],
     help: 'Runs of a `reactor` or a `transform` and requests of the `proxy` by their outcome, as `GET /runs` has them.',
   },
+  strongroom_echoes_total: {
+    type: 'counter',
+    labels: ['mode'],
+    help: 'Values that the echo guard found in answers, by what it did: `mask` or `block`. See the alarm `echo`.',
+  },
   strongroom_error_bursts_total: {
     type: 'counter',
     labels: [],

@@ -32,6 +32,7 @@ export type FoundApiKey = {
   rate_limit: unknown;
   daily_reveals: number | null;
   daily_uses: number | null;
+  echo_guard: string | null;
   type: string;
   allowed_origins: string[];
   container: string | null;

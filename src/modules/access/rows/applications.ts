@@ -19,6 +19,7 @@ export type StoredApplication = {
   rate_limit: unknown;
   daily_reveals: number | null;
   daily_uses: number | null;
+  echo_guard: string | null;
   allowed_origins: string[];
   container: string | null;
   creates_per_minute: number | null;
@@ -37,6 +38,7 @@ type ApplicationColumns = {
   rate_limit?: RateLimit | null | undefined;
   daily_reveals?: number | null | undefined;
   daily_uses?: number | null | undefined;
+  echo_guard?: string | null | undefined;
   allowed_origins?: string[];
   container?: string | null;
   creates_per_minute?: number | null;

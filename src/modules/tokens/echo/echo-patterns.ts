@@ -96,6 +96,8 @@ export type EchoValues = {
   readonly texts: ReadonlyMap<string, string>;
   /** Security codes, likewise. */
   readonly codes: ReadonlyMap<string, string>;
+  /** Bytes of all of them, in each grouping of digits. */
+  readonly bytes: number;
   /** Whether there are more than a guard looks for: no answer can be let through then. */
   readonly isFull: boolean;
 };
@@ -107,6 +109,9 @@ export const createEchoValues = (): EchoValues => {
   return {
     texts,
     codes,
+    get bytes() {
+      return bytes;
+    },
     get isFull() {
       return bytes > ECHO_BYTES_MAX;
     },

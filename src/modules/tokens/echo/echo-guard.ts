@@ -1,0 +1,137 @@
+// The echo guard of one request: collects the values that it opens, and searches its answer for them.
+// How it finds them is in docs/decisions/0125-echo-guard.md.
+import { type EchoMode, strictestOf } from '../../access/echo-mode.ts';
+import type { NoteOpened } from '../../access/work.ts';
+import { DAY_MS } from '../../../platform/base/times.ts';
+import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../../../platform/base/accounts.ts';
+import { EgressFault } from '../../../platform/base/egress-fault.ts';
+import { AppError } from '../../../platform/base/errors.ts';
+import type { Slices } from '../../../platform/json/slices.ts';
+import type { Platform } from '../../../platform/services/platform.ts';
+import type { EchoPlace } from './echo-output.ts';
+import { createEchoValues, ECHO_BYTES_MAX } from './echo-patterns.ts';
+import { createEchoScanner, createEchoSearch, type EchoSearch } from './echo-scanner.ts';
+
+type GuardContext = Pick<Platform, 'accounts' | 'log' | 'metrics' | 'now'>;
+
+/** Whose answer is guarded, for the alarm. */
+export type Guarded = { tenant_id: string; record: 'proxy' | 'reactor'; record_id: string | undefined };
+
+/** Memory of the automaton for one byte of a value: 13 nodes of its spellings. */
+const SEARCH_BYTES_PER_BYTE = 400;
+
+export type EchoGuard = {
+  readonly mode: EchoMode;
+  /** A proxy or an application that the request reaches may be stricter. */
+  tighten(mode: EchoMode | undefined): void;
+  noteOpened: NoteOpened;
+  /**
+   * What to look for, now that all is opened; undefined for nothing, also where the guard is off.
+   * @param reservations get the memory of the search. @throws bad_gateway where more was opened than a guard looks for.
+   */
+  search(account: Account, reservations: Pick<Reservation, 'release'>[]): Promise<EchoSearch | undefined>;
+  /** Counts values that were found. */
+  report(guarded: Guarded, echoes: number): void;
+};
+
+/** @param mode of what is known when the request comes. */
+export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard => {
+  const values = createEchoValues();
+  let strictest = mode;
+  let search: Promise<EchoSearch | undefined> | undefined;
+  return {
+    get mode() {
+      return strictest;
+    },
+    tighten: (other) => {
+      strictest = strictestOf([strictest, other]) as EchoMode;
+    },
+    noteOpened: values.add,
+    search: (account, reservations) => {
+      if (strictest === 'off') return Promise.resolve(undefined);
+      if (values.isFull) throw tooManyValues();
+      search ??= makeSearch(ctx, account, values, reservations);
+      return search;
+    },
+    report: (guarded, echoes) => {
+      if (echoes === 0) return;
+      ctx.metrics.count('strongroom_echoes_total', { mode: strictest }, echoes);
+      alarmOncePerDay(ctx, guarded);
+    },
+  };
+};
+
+const makeSearch = async (
+  { accounts }: Pick<GuardContext, 'accounts'>,
+  account: Account,
+  values: ReturnType<typeof createEchoValues>,
+  reservations: Pick<Reservation, 'release'>[],
+): Promise<EchoSearch | undefined> => {
+  const bytes = values.bytes * SEARCH_BYTES_PER_BYTE;
+  if (bytes > FREE_BYTES) reservations.push(accounts.reserve(account, 'response_bytes', bytes));
+  return accounts.runInTurns(account, createEchoSearch(values));
+};
+
+/** @returns undefined for a guard that is off where nothing can make it stricter. */
+export const guardOf = (ctx: GuardContext, mode: EchoMode, runsCode: boolean): EchoGuard | undefined =>
+  mode === 'off' && !runsCode ? undefined : createEchoGuard(ctx, mode);
+
+const tooManyValues = (): AppError =>
+  new AppError(
+    'bad_gateway',
+    `The request opened more than ${ECHO_BYTES_MAX / 1024} KB of values: its answer cannot be searched for all of them. Use fewer or smaller tokens in one request.`,
+  );
+
+export const echoFault = (): EgressFault => new EgressFault('ECHO');
+
+/** There from the start: an alert compares with what was before. */
+export const countNoEchoes = ({ metrics }: Pick<Platform, 'metrics'>): void => {
+  for (const mode of ['mask', 'block']) metrics.count('strongroom_echoes_total', { mode }, 0);
+};
+
+type Told = { day: number; ids: Set<string> };
+
+/** Alarms of a day that one process keeps in mind. More of them are one alarm each. */
+const TOLD_MAX = 10_000;
+
+const toldOf = new WeakMap<GuardContext['metrics'], Told>();
+
+const alarmOncePerDay = ({ log, metrics, now }: GuardContext, { tenant_id, record, record_id }: Guarded): void => {
+  const day = Math.floor(now().getTime() / DAY_MS);
+  const known = toldOf.get(metrics);
+  const told = known?.day === day && known.ids.size < TOLD_MAX ? known : { day, ids: new Set<string>() };
+  toldOf.set(metrics, told);
+  const id = `${tenant_id} ${record_id ?? ''}`;
+  if (told.ids.has(id)) return;
+  told.ids.add(id);
+  log.error(
+    { alarm: 'echo', tenant_id, record, ...(record_id !== undefined && { record_id }) },
+    'an answer holds a value that was opened for its request',
+  );
+};
+
+/** Searches a text that is there as a whole. @returns it with masks, and how many. */
+export function* searchText(
+  search: EchoSearch,
+  text: Buffer,
+  { place, prefix }: { place: EchoPlace; prefix?: string },
+): Slices<{ bytes: Buffer; echoes: number }> {
+  const scanner = createEchoScanner(search, place, prefix);
+  const parts = yield* scanner.push(text);
+  parts.push(...scanner.end());
+  const { echoes } = scanner;
+  return { bytes: echoes === 0 ? text : Buffer.concat(parts), echoes };
+}
+
+/** Searches the sentences of a problem. @throws echoFault where one holds a value. */
+export const refuseEchoIn = async (
+  { accounts }: { accounts: Accounts },
+  account: Account,
+  search: EchoSearch,
+  error: unknown,
+): Promise<void> => {
+  if (!(error instanceof AppError)) return;
+  const text = Buffer.from(JSON.stringify([error.message, error.fieldErrors ?? []]));
+  const { echoes } = await accounts.runInTurns(account, searchText(search, text, { place: 'text' }));
+  if (echoes > 0) throw echoFault();
+};

@@ -24,6 +24,7 @@ import { createReplayChecks } from './modules/tokens/verified-rows.ts';
 import type { CodeContext } from './modules/code/context.ts';
 import { internal } from './platform/base/errors.ts';
 import type { ReactorsContext } from './modules/reactors/context.ts';
+import { countNoEchoes } from './modules/tokens/echo/echo-guard.ts';
 import { countNoRuns } from './modules/runs/run.ts';
 import { createOfficialReader } from './modules/code/official.ts';
 import { createReactorFinder } from './modules/reactors/reactor-finder.ts';
@@ -72,6 +73,7 @@ const createCode = (tokens: TokensContext): CodeContext => ({
 
 const createReactors = (code: CodeContext): ReactorsContext => {
   countNoRuns(code);
+  countNoEchoes(code);
   return { ...code, reactors: createReactorFinder({ ...code, readOfficial: createOfficialReader() }) };
 };
 

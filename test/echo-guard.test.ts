@@ -1,12 +1,18 @@
 // The echo guard at the entry points: what a destination says back of the values that were sent to it. Each split of each encoding is
 // tested in src/modules/tokens/echo/echo-scanner.test.ts.
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { request as requestHttp } from 'node:http';
+import { type IncomingMessage, request as requestHttp, type ServerResponse } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { codeOf, makeReactor, react, tokenOf } from './support/reactors.ts';
+import { codeOf, react, tokenOf } from './support/reactors.ts';
 import { startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
-import { askOnWire, makeApplication, makeProxy, problemIn, type StoredProxy, type WireAnswer } from './support/stored-proxies.ts';
+import {
+  askOnWire,
+  makeApplication,
+  makeProxy,
+  problemIn,
+  type StoredProxy,
+  type WireAnswer,
+} from './support/stored-proxies.ts';
 import { type Received, startUpstream, type Upstream } from './support/upstream.ts';
 
 const NUMBER = '5555555555554444';
@@ -60,7 +66,11 @@ const ask = async (
   answers.set(path, answering);
   const { key: proxyKey } = await proxyOf(mode, more);
   const sent = { 'svc-proxy-key': proxyKey, 'content-type': 'application/json', ...headers };
-  return askOnWire(server, 'POST', `/proxy${path}`, { headers: sent, body: bodyOf(), ...(key !== undefined && { key }) });
+  return askOnWire(server, 'POST', `/proxy${path}`, {
+    headers: sent,
+    body: bodyOf(),
+    ...(key !== undefined && { key }),
+  });
 };
 
 const say =
@@ -114,7 +124,9 @@ describe.each(Object.entries(encodings))('a destination that says a value as %s'
     expect(blocked.status).toBe(502);
     expect(problemIn(blocked).detail).toBe(TOLD);
     expect(blocked.body.toString()).not.toContain(encoded.slice(2, 12));
-    await expect.poll(newestRun).toMatchObject({ outcome: 'failed', destination_status: 200, error: 'ECHO', echoes: 1 });
+    await expect
+      .poll(newestRun)
+      .toMatchObject({ outcome: 'failed', destination_status: 200, error: 'ECHO', echoes: 1 });
     expect(server.logLines.slice(before).some((line) => holdsRun(line))).toBe(false);
   });
 });
@@ -151,7 +163,10 @@ describe('codings', () => {
   test.each([
     ['an unknown coding', say('abc', 'text/plain', { 'content-encoding': 'zstd' })],
     ['a broken coding', say('abc', 'text/plain', { 'content-encoding': 'gzip' })],
-    ['a coding that is cut', say(gzipSync('abc'.repeat(99)).subarray(0, 20), 'text/plain', { 'content-encoding': 'gzip' })],
+    [
+      'a coding that is cut',
+      say(gzipSync('abc'.repeat(99)).subarray(0, 20), 'text/plain', { 'content-encoding': 'gzip' }),
+    ],
     ['ranges', say('abc', 'multipart/byteranges; boundary=a')],
   ])('%s is a 502 in both modes', async (_, answering) => {
     for (const mode of ['mask', 'block']) expect((await ask(mode, answering)).status).toBe(502);
@@ -200,7 +215,11 @@ test('an event stream goes on line by line', async () => {
     sent.push(response);
   });
   const { hostname, port } = new URL(server.base_url);
-  const headers = { 'svc-api-key': server.tenant.api_key, 'svc-proxy-key': proxy.key, 'content-type': 'application/json' };
+  const headers = {
+    'svc-api-key': server.tenant.api_key,
+    'svc-proxy-key': proxy.key,
+    'content-type': 'application/json',
+  };
   const asked = requestHttp({ hostname, port, method: 'POST', path: '/proxy/events', headers, agent: false });
   const came = new Promise<string[]>((resolve, reject) => {
     asked.on('error', reject);
@@ -250,18 +269,25 @@ describe('who says how strict it is', () => {
   });
   test('the tenant, where nothing else says it', async () => {
     const tenant = await server.newTenant();
-    const { id: own } = (await server.request('POST', '/tokens', { key: tenant.api_key, json: { type: 'token', data: NUMBER } })).body;
+    const { id: own } = (
+      await server.request('POST', '/tokens', { key: tenant.api_key, json: { type: 'token', data: NUMBER } })
+    ).body;
     const [silent, open] = await Promise.all(
       [{}, { echo_guard: 'off' }].map((more) => makeProxy(server, { destination_url, ...more }, tenant.api_key)),
     );
     answers.set('/tenant', echo);
     const send = async (proxy: StoredProxy | undefined) => {
       const headers = { 'svc-proxy-key': proxy?.key ?? '', 'content-type': 'text/plain' };
-      return (await askOnWire(server, 'POST', '/proxy/tenant', { key: tenant.api_key, headers, body: `{{ ${own} }}` })).body.toString();
+      return (
+        await askOnWire(server, 'POST', '/proxy/tenant', { key: tenant.api_key, headers, body: `{{ ${own} }}` })
+      ).body.toString();
     };
     expect(await send(silent)).toBe(NUMBER);
     const settings = { echo_guard: 'mask' };
-    const { status } = await server.request('PUT', '/tenants/self', { key: tenant.api_key, json: { name: 'T', settings } });
+    const { status } = await server.request('PUT', '/tenants/self', {
+      key: tenant.api_key,
+      json: { name: 'T', settings },
+    });
     expect(status).toBe(200);
     expect(await send(silent)).toBe(`{{ ${own} }}`);
     expect(await send(open)).toBe(NUMBER);
@@ -271,8 +297,12 @@ describe('who says how strict it is', () => {
 describe('code', () => {
   const transformOf = (text: string) => ({ code: codeOf(text) });
   test('that puts a value into the answer: it is masked behind the transform', async () => {
-    const response_transform = transformOf('return { body: { a: [1, 2], n: args.body.n.split("-").join("") }, headers: args.headers };');
-    const { body } = await ask('mask', say('{"n":"5-5-5-5-5-5-5-5-5-5-5-5-4-4-4-4"}', 'application/json'), { more: { response_transform } });
+    const response_transform = transformOf(
+      'return { body: { a: [1, 2], n: args.body.n.split("-").join("") }, headers: args.headers };',
+    );
+    const { body } = await ask('mask', say('{"n":"5-5-5-5-5-5-5-5-5-5-5-5-4-4-4-4"}', 'application/json'), {
+      more: { response_transform },
+    });
     expect(JSON.parse(body.toString())).toEqual({ a: [1, 2], n: `{{ ${card} }}` });
   });
   test('that opens a value itself, and throws it', async () => {
@@ -280,16 +310,70 @@ describe('code', () => {
       permissions: ['token:use', 'token:read'],
       rules: [{ priority: 1, container: '/', permissions: ['token:read'], transform: 'reveal' }],
     });
-    const { id } = (await server.request('POST', '/tokens', { json: { type: 'token', data: 'Zaphod Beeblebrox' } })).body;
+    const { id } = (await server.request('POST', '/tokens', { json: { type: 'token', data: 'Zaphod Beeblebrox' } }))
+      .body;
     for (const [code, status] of [
       [`const v = await req.svc.detokenize('{{ ${id} }}'); return { body: { v }, headers: {} };`, 200],
       [`const v = (await req.svc.tokens.retrieve('${id}')).data; return { body: { v }, headers: {} };`, 200],
       [`throw new Error(await req.svc.detokenize('{{ ${id} }}'));`, 502],
     ] as const) {
       const response_transform = { code: `module.exports = async (req) => { ${code} };` };
-      const got = await ask('mask', say('{}', 'application/json'), { more: { response_transform, application: { id: application.id } } });
+      const got = await ask('mask', say('{}', 'application/json'), {
+        more: { response_transform, application: { id: application.id } },
+      });
       expect([got.status, got.body.toString()]).toEqual([status, expect.not.stringContaining('Zaphod')]);
       if (status === 200) expect(JSON.parse(got.body.toString())).toEqual({ v: `{{ ${id} }}` });
     }
+  });
+});
+
+describe('a reactor', () => {
+  const reactorOf = async (code: string, more: object): Promise<string> => {
+    const made = await server.request('POST', '/reactors', { json: { name: 'Echo', code: codeOf(code), ...more } });
+    expect(made.status, made.text).toBe(201);
+    return made.body.id;
+  };
+  const argsOf = () => ({ card: `{{ ${card} }}` });
+  const NUMBER_IN_ALL =
+    'return { raw: { a: `no ${args.card.number}`, b: Buffer.from(args.card.number).toString("base64"), c: [1] } };';
+
+  test('returns its result masked, blocked or as it is', async () => {
+    const masked = await react(server, await reactorOf(NUMBER_IN_ALL, { echo_guard: 'mask' }), argsOf());
+    expect([masked.status, masked.headers.get('svc-echoes')]).toEqual([200, '2']);
+    expect(masked.body.raw).toMatchObject({ a: `no {{ ${card} }}`, c: [1] });
+    expect(Buffer.from(masked.body.raw.b, 'base64').toString('latin1')).toContain(card.slice(1, -1));
+    const blocked = await react(server, await reactorOf(NUMBER_IN_ALL, { echo_guard: 'block' }), argsOf());
+    expect([blocked.status, blocked.body.detail]).toEqual([502, TOLD]);
+    const off = await react(server, await reactorOf(NUMBER_IN_ALL, {}), argsOf());
+    expect([off.body.raw.a, off.headers.has('svc-echoes')]).toEqual([`no ${NUMBER}`, false]);
+  });
+  test('is told as strict as it is, and by PATCH as strict as it becomes', async () => {
+    const id = await reactorOf('return {};', { echo_guard: 'block' });
+    const shown = async () => (await server.request('GET', `/reactors/${id}`)).body.echo_guard;
+    expect(await shown()).toBe('block');
+    await server.request('PATCH', `/reactors/${id}`, { json: { name: 'Other' } });
+    expect(await shown()).toBe('block');
+    await server.request('PATCH', `/reactors/${id}`, { json: { echo_guard: null } });
+    expect(await shown()).toBeUndefined();
+  });
+  test.each([
+    ['an error of its code', 'throw new Error(args.card.number);'],
+    [
+      'a response of its code',
+      'throw new (require("@svc/reactor-formulas-sdk").CustomHttpResponseError)({ status: 402, headers: { "x-a": args.card.number }, body: "no" });',
+    ],
+  ])('tells no value in %s', async (_, code) => {
+    const got = await react(server, await reactorOf(code, { echo_guard: 'mask' }), argsOf());
+    expect(holdsRun(got.text + JSON.stringify([...got.headers]))).toBe(false);
+  });
+  test('whose code asks a proxy sees the answer as it came; its own result is masked', async () => {
+    const application = await makeApplication(server, { permissions: ['token:use'] });
+    const proxy = await proxyOf('mask');
+    answers.set('/nested', say(`{"n":"${NUMBER}"}`, 'application/json'));
+    const code = `const got = await svc.proxy.post({ path: 'nested', headers: { 'SVC-PROXY-KEY': '${proxy.key}' }, body: { n: svc.expression('${card}', "json: '$.number'") } });
+      return { raw: { length: got.body.n.length, n: got.body.n } };`;
+    const id = await reactorOf(code, { application: { id: application.id } });
+    const { body, text } = await react(server, id, {});
+    expect(body.raw, text).toEqual({ length: 16, n: `{{ ${card} }}` });
   });
 });

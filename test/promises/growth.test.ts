@@ -10,13 +10,15 @@ import { createCodedTexts, createExpansion, createReferences } from '../../src/m
 import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
 import { createOpenedTexts, createPrefixSet } from '../../src/modules/tokens/expressions/opened-texts.ts';
 import { scanTemplate, type Template } from '../../src/modules/tokens/expressions/template.ts';
+import { readEchoTexts } from '../../src/modules/tokens/echo/echo-patterns.ts';
+import { createEchoScanner, createEchoSearch, type EchoSearch } from '../../src/modules/tokens/echo/echo-scanner.ts';
 import { createAccounts } from '../../src/platform/base/accounts.ts';
 import { callHead, doneHead } from '../../src/platform/sandbox/host/heads.ts';
 import { unpaid } from '../../src/platform/sandbox/host/paced-reads.ts';
 import { createFrameReader, encodeFrame, frameKinds } from '../../src/platform/sandbox/protocol/frames.ts';
 import type { Headers } from '../../src/platform/egress/headers.ts';
 import { type Json, walkJson } from '../../src/platform/json/json.ts';
-import type { Slices } from '../../src/platform/json/slices.ts';
+import { runAtOnce, type Slices } from '../../src/platform/json/slices.ts';
 
 const source = fileURLToPath(new URL('../../src', import.meta.url));
 
@@ -26,6 +28,7 @@ const folders = [
   'modules/proxy',
   'modules/code',
   'modules/tokens/expressions',
+  'modules/tokens/echo',
   'platform/egress',
   'platform/http',
   'platform/json',
@@ -254,6 +257,11 @@ const answerOf = (text: string) => ({
   bodyBytes: undefined,
   body: Object.assign(singleBytes(text), { destroy: () => {} }),
 });
+
+const echoSearch = () => {
+  const texts = runAtOnce(readEchoTexts([['id', { number: '4242424242424242', a: '{{{{{{{{{', cvc: '123' }]]));
+  return runAtOnce(createEchoSearch(texts)) as EchoSearch;
+};
 
 const scope = { data: { a: 'v' } };
 
@@ -497,6 +505,44 @@ const works: Record<string, (run: Run) => Work> = {
       ...forKinds((kind) => readAll(run(kind, singleBytes(text)))),
       () => readAll(run({ kind: 'multipart', boundary }, singleBytes(text))),
     ],
+  'modules/tokens/echo/automaton createAutomaton':
+    (run) =>
+    ({ text }) =>
+      run([Buffer.from(text), Buffer.from(text.slice(1)), Buffer.from(text.slice(0, 9).repeat(9))]),
+  'modules/tokens/echo/echo-guard searchText':
+    (run) =>
+    ({ text }) => [
+      () => run(echoSearch(), Buffer.from(text), { place: 'json' }),
+      () => {
+        const scanner = createEchoScanner(echoSearch(), 'text');
+        for (const chunk of chunksOf(text)) runAtOnce(scanner.push(chunk));
+        scanner.end();
+      },
+    ],
+  'modules/tokens/echo/echo-patterns readEchoTexts':
+    (run) =>
+    ({ value }) =>
+      run([['id', value]]),
+  'modules/tokens/echo/echo-patterns patternsOf':
+    (run) =>
+    ({ text }) =>
+      run('id', text),
+  'modules/tokens/echo/escapes glanceAtEscape':
+    (run) =>
+    ({ text }) =>
+      run(Buffer.from(text), 0),
+  'modules/tokens/echo/escapes readEscape':
+    (run) =>
+    ({ text }) =>
+      run(Buffer.from(text), text.length, true),
+  'modules/proxy/digests withoutByteHeaders':
+    (run) =>
+    ({ headers }) =>
+      run(headers),
+  'platform/egress/body decodeStream':
+    (run) =>
+    ({ text }) =>
+      readAll(run([['content-encoding', 'gzip']], singleBytes(gzipSync(text).toString('latin1')))),
   'modules/tokens/expressions/expressions mapStrings':
     (run) =>
     ({ value }) =>

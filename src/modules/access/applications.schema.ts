@@ -286,7 +286,9 @@ export const applicationRecord = z
     daily_reveals: dailyTokens
       .optional()
       .meta({ description: `${DAILY_REVEALS} Left out: none named.`, example: 1000 }),
-    echo_guard: shownEchoMode.optional().meta({ description: `${ECHO_GUARD_OF_APPLICATION} Left out: the setting of the tenant.`, example: 'mask' }),
+    echo_guard: shownEchoMode
+      .optional()
+      .meta({ description: `${ECHO_GUARD_OF_APPLICATION} Left out: the setting of the tenant.`, example: 'mask' }),
     daily_uses: dailyTokens.optional().meta({ description: `${DAILY_USES} Left out: none named.`, example: 5000 }),
     allowed_origins: z
       .array(z.string().meta({ example: 'https://shop.example.com' }))

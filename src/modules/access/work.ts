@@ -10,7 +10,6 @@ import {
   type Transaction,
 } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
-import type { Slices } from '../../platform/json/slices.ts';
 import type { QuotaState } from '../../platform/http/answers.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { AnswerRecord } from './answer-record.ts';
@@ -24,8 +23,7 @@ export type Keeping = {
   keepAnyAnswer(): void;
 };
 
-/** Linear in the size of the data. */
-export type NoteOpened = (id: string, data: Json) => Slices<void>;
+export type NoteOpened = (id: string, data: Json) => void;
 
 type Services = Pick<Platform, 'db' | 'changes'>;
 

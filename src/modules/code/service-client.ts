@@ -122,13 +122,12 @@ export const callFaultOf = (ctx: Pick<CodeContext, 'log'>, error: unknown): Call
 };
 
 /** Tells the echo guard of tokens that `svc.tokens` has read. What expressions open is noted where it is opened. */
-const noteRecords = async (ctx: CodeContext, { noteOpened, tenant_id }: Work, answer: Json): Promise<void> => {
+const noteRecords = ({ noteOpened }: Work, answer: Json): void => {
   if (!noteOpened || typeof answer !== 'object' || answer === null) return;
   const { data } = answer as { data?: Json };
   for (const record of Array.isArray(data) ? data : [answer]) {
     const { id, data: value } = (record ?? {}) as { id?: Json; data?: Json };
-    if (typeof id === 'string' && value !== undefined)
-      await ctx.accounts.finishInTurns(tenant_id, noteOpened(id, value));
+    if (typeof id === 'string' && value !== undefined) noteOpened(id, value);
   }
 };
 
@@ -148,6 +147,6 @@ export const answerService = async (
   if (kind === 'svc:detokenize') await ctx.accounts.runInTurns(work.tenant_id, opened.refuseIn(bodyOf(ctx, input)));
   const answer = await allOrNothing(work, (asking) => method(ctx, asking, input));
   await ctx.accounts.finishInTurns(work.tenant_id, opened.add(answer as Json));
-  await noteRecords(ctx, work, answer as Json);
+  noteRecords(work, answer as Json);
   return answer;
 };

@@ -127,7 +127,9 @@ const forwardFrom = async (
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
     const sent = { headers, kind, ...taken, chunks };
     const answer = await exchange(ctx, request, route, sent, reservations);
-    const passed = isGuarding(route) ? await guardAnswer(ctx, answer, guardingOf(route, request, reservations)) : answer;
+    const passed = isGuarding(route)
+      ? await guardAnswer(ctx, answer, guardingOf(route, request, reservations))
+      : answer;
     return { ...passed, account, run, release };
   } catch (thrown) {
     const error = isGuarding(route) ? await guardedError(ctx, route, thrown, reservations) : thrown;
@@ -154,7 +156,11 @@ type NestedRun = Required<Omit<Nesting, 'guard'>> & Pick<Nesting, 'guard'>;
 const isGuarding = ({ guard, isReadByRun }: Pick<Route, 'guard' | 'isReadByRun'>): boolean =>
   guard !== undefined && !isReadByRun;
 
-const guardingOf = ({ account, run, guard, proxy, tenant_id }: Route, { signal }: ProxyRequest, reservations: Reservations) => ({
+const guardingOf = (
+  { account, run, guard, proxy, tenant_id }: Route,
+  { signal }: ProxyRequest,
+  reservations: Reservations,
+) => ({
   account,
   signal,
   run,

@@ -74,11 +74,7 @@ export const guardAnswer = async (
 
 type Searching = GuardedAnswer & { search: EchoSearch };
 
-const searchAnswer = async (
-  ctx: ReactorsContext,
-  answer: AnswerWithin,
-  wanted: Searching,
-): Promise<AnswerWithin> => {
+const searchAnswer = async (ctx: ReactorsContext, answer: AnswerWithin, wanted: Searching): Promise<AnswerWithin> => {
   const { account, guard, search } = wanted;
   const found = createCount(wanted);
   const searchLine = async (text: string, prefix = '', place: EchoPlace = 'text'): Promise<string> => {

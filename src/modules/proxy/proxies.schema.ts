@@ -434,11 +434,14 @@ export const proxyRecord = z
       description: 'How long the destination has until the head of its response, in seconds.',
       example: exampleProxy.timeout_seconds,
     }),
-    echo_guard: z.string().optional().meta({
-      'x-extensible-enum': [...echoModes],
-      description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
-      example: 'mask',
-    }),
+    echo_guard: z
+      .string()
+      .optional()
+      .meta({
+        'x-extensible-enum': [...echoModes],
+        description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
+        example: 'mask',
+      }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: shownTransform.optional().meta({ description: 'The code that runs on each response.' }),
     application_id: uuid(

@@ -411,7 +411,15 @@ const replaceProxy = async (
 /** A stored proxy as a request would have it. A client certificate that is not named stays. */
 const currentOf = (
   { name, require_auth, allowed_hosts }: StoredProxy,
-  { destination_url, request_transform, response_transform, configuration, expressions, timeout_seconds, echo_guard }: ProxyRoute,
+  {
+    destination_url,
+    request_transform,
+    response_transform,
+    configuration,
+    expressions,
+    timeout_seconds,
+    echo_guard,
+  }: ProxyRoute,
   application_id: string | undefined,
 ): ProxyInput => ({
   name,

@@ -58,7 +58,14 @@ const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyA
   const bodyBytes = body instanceof Uint8Array ? body.byteLength : answer.bodyBytes;
   // These have no body, and Content-Length would have another meaning (RFC 9110 section 8.6).
   if (bodyBytes !== undefined && status !== 204 && status !== 304) all.push('content-length', String(bodyBytes));
-  if (answer.trailers) all.push('Trailer', answer.trailers().map(([name]) => name).join(', '));
+  if (answer.trailers)
+    all.push(
+      'Trailer',
+      answer
+        .trailers()
+        .map(([name]) => name)
+        .join(', '),
+    );
   const isSmall = bodyBytes !== undefined && bodyBytes <= SMALL_BYTES_MAX;
   // An error before anything was sent can still become an error response.
   const { chunks, rest } = await gather(body, isSmall);

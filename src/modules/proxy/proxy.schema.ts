@@ -12,6 +12,7 @@ import {
   unauthorized,
   unavailable,
 } from '../../platform/base/errors.ts';
+import { echoModes } from '../access/echo-mode.ts';
 import { MAY_HAVE_ACTED } from '../../platform/base/egress-fault.ts';
 import { CARD_TOKEN_ID, TRACE_ID } from '../../platform/http/schemas.ts';
 import {
@@ -78,6 +79,15 @@ const parameters = {
     schema: { type: 'string' },
     example: 'charges',
   },
+  EchoGuard: {
+    name: 'SVC-ECHO-GUARD',
+    in: 'header',
+    required: false,
+    description:
+      'Searches the response for the values that the request opened: `mask` writes the id of the token in place of a value, `block` answers 502. It can only make the guard stricter than the proxy or the application says.',
+    schema: { type: 'string', enum: [...echoModes] },
+    example: 'mask',
+  },
   ProxyUrl: {
     name: 'SVC-PROXY-URL',
     in: 'header',
@@ -90,6 +100,13 @@ const parameters = {
 };
 
 const headers = {
+  'SVC-ECHOES': {
+    description:
+      'How many values the echo guard has masked in the response. A trailer where the body is not held. Absent where the guard is off.',
+    required: false,
+    schema: { type: 'integer', minimum: 0 },
+    example: 0,
+  },
   'SVC-PROXY-DESTINATION-STATUS': {
     description: 'The status of the response of the destination. Absent where no destination responded.',
     required: false,
@@ -187,7 +204,7 @@ export const proxyComponents: Components = {
     DestinationAnswer: {
       description:
         'The response of the destination: its status, headers and body. A response transform may have changed it or taken its place.',
-      headers: headerReferences('SVC-TRACE-ID', 'SVC-PROXY-DESTINATION-STATUS'),
+      headers: headerReferences('SVC-TRACE-ID', 'SVC-PROXY-DESTINATION-STATUS', 'SVC-ECHOES'),
       content: anyContent('A response of a payment API', charged, charged),
     },
   },
@@ -214,7 +231,7 @@ export const forwardedSchema = (method: string, url: keyof typeof below): Fastif
     tags: ['Proxy'],
     forwarded: {
       security,
-      parameters: [...(isBelow ? ['ProxyPath'] : []), 'ProxyKey', 'ProxyUrl'].map(reference),
+      parameters: [...(isBelow ? ['ProxyPath'] : []), 'ProxyKey', 'ProxyUrl', 'EchoGuard'].map(reference),
       // A GET may have a body, which is forwarded, but OpenAPI does not allow to describe it.
       ...(method !== 'GET' && { requestBody: { $ref: '#/components/requestBodies/Forwarded' } }),
       responses,

@@ -3,6 +3,10 @@ import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
 import { logRow, REACTOR_TESTED } from '../../platform/db/audit-record.ts';
 import type { ReactorsContext } from './context.ts';
+import type { Reservation } from '../../platform/base/accounts.ts';
+import { type EchoMode, strictestOf } from '../access/echo-mode.ts';
+import { createEchoGuard, type EchoGuard } from '../tokens/echo/echo-guard.ts';
+import { createResultGuard, type ResultGuard } from './guard-result.ts';
 import { AppError, forbidden, invalidInput } from '../../platform/base/errors.ts';
 import { type LogLine, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { joinPaths, type Json } from '../../platform/json/json.ts';
@@ -37,12 +41,17 @@ export const invokeReactor = (
   id: string,
   body: { args?: Json | undefined },
   signal?: AbortSignal,
-): Promise<ReactResult | CodeResponse> => runReactor(ctx, asking, id, { args: body.args, signal });
+  echo?: Echo,
+): Promise<ReactResult | CodeResponse> => runReactor(ctx, asking, id, { args: body.args, signal, echo });
+
+/** Of the request, for the echo guard: how strict it wants it, and who is told how many values were found. */
+export type Echo = { asked: EchoMode | undefined; found(echoes: number): void };
 
 /** What a run is of: of a draft, where it is prepared before it runs. */
 type Wanted = {
   args: Json | undefined;
   signal: AbortSignal | undefined;
+  echo?: Echo | undefined;
   draft?: { version: string; prepare: (reactor: ReactorForRun) => Promise<ReactorForRun> };
 };
 
@@ -51,23 +60,52 @@ export const runReactor = async (
   ctx: ReactorsContext,
   asking: Work,
   id: string,
-  { args, signal, draft }: Wanted,
+  { args, signal, echo, draft }: Wanted,
 ): Promise<ReactResult | CodeResponse> => {
   const held = holdRunBytes(ctx.accounts, asking.tenant_id);
+  const reservations: Pick<Reservation, 'release'>[] = [];
   try {
     const reactor = await ctx.reactors.findReactorForRun(asking, id);
-    const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id } });
+    const guard = await makeGuard(ctx, asking, reactor, echo?.asked);
+    const { noteOpened } = guard;
+    const work = asking.with({ origin: { ...asking.origin, reactor_id: reactor.id }, noteOpened });
     const version = draft?.version ?? reactor.formula.version;
     const about = { tenant_id: work.tenant_id, kind: 'reactor' as const, resource_id: reactor.id, version };
     const run = new Run(ctx, work, about);
+    const guarded = { tenant_id: work.tenant_id, record: 'reactor' as const, record_id: reactor.id };
+    const guarding = { account: work.tenant_id, guard, run, guarded };
+    const results = createResultGuard(ctx, guarding, reservations);
     return await run.through(statusOf, async () => {
-      const prepared = draft ? await draft.prepare(reactor) : reactor;
-      const message = draft && REACTOR_TESTED;
-      return invoke(ctx, work, prepared, { args, message }, { held, signal, run });
+      try {
+        const prepared = draft ? await draft.prepare(reactor) : reactor;
+        const message = draft && REACTOR_TESTED;
+        return await invoke(ctx, work, prepared, { args, message }, { held, signal, run, guard, results });
+      } catch (error) {
+        throw await results.guardError(error);
+      } finally {
+        if (results.echoes !== undefined) echo?.found(results.echoes);
+      }
     });
   } finally {
+    for (const reservation of reservations) reservation.release();
     held.release();
   }
+};
+
+/**
+ * As strict as the reactor, the application of its code and the request want it; where neither of the first two says anything, as the
+ * tenant wants it.
+ */
+const makeGuard = async (
+  ctx: ReactorsContext,
+  work: Work,
+  { echo_guard, tenant_echo_guard, application_id }: ReactorForRun,
+  asked: EchoMode | undefined,
+): Promise<EchoGuard> => {
+  const ofCode =
+    application_id === undefined ? undefined : await ctx.callers.findCallerOfApplication(work, application_id);
+  const stored = strictestOf([echo_guard, ofCode?.echo_guard]);
+  return createEchoGuard(ctx, strictestOf([stored ?? tenant_echo_guard ?? 'off', asked]) as EchoMode);
 };
 
 const statusOf = (made: ReactResult | CodeResponse): number => (made instanceof CodeResponse ? made.status : 200);
@@ -77,7 +115,13 @@ const invoke = async (
   work: Work,
   reactor: ReactorForRun,
   body: { args: Json | undefined; message: string | undefined },
-  { held, signal, run }: { held: RunBytes; signal: AbortSignal | undefined; run: Run },
+  {
+    held,
+    signal,
+    run,
+    guard,
+    results,
+  }: { held: RunBytes; signal: AbortSignal | undefined; run: Run; guard: EchoGuard; results: ResultGuard },
 ): Promise<ReactResult | CodeResponse> => {
   /** Log rows of the application in this run name the reactor, and its decisions count for the kept answer. */
   const actingHere = (application: Caller | undefined): Work | undefined => application && work.asCodeOf(application);
@@ -129,7 +173,7 @@ const invoke = async (
       opened: openedTexts,
       run,
       answerProxy: (application, call) =>
-        ctx.serviceCalls.forward(application, call, { depth: 1, allowLists, opened: openedTexts }),
+        ctx.serviceCalls.forward(application, call, { depth: 1, allowLists, opened: openedTexts, guard }),
     }),
   });
   run.ran(outcome);
@@ -142,11 +186,16 @@ const invoke = async (
       outputBytesMax: RUN_BYTES_MAX,
     });
     run.codeFailed(outcome.fault, answer.status);
-    if (answer instanceof CodeResponse) return answer;
+    if (answer instanceof CodeResponse) return results.guardResponse(answer);
     throw answer;
   }
-  const result = resultOf(outcome.value);
-  const logs = ctx.config.mode === 'development' && outcome.logs.length > 0 ? outcome.logs : undefined;
+  const returned = resultOf(outcome.value);
+  const written = ctx.config.mode === 'development' && outcome.logs.length > 0 ? outcome.logs : undefined;
+  const { logs, ...shown } = await results.guardResult({
+    ...(Object.hasOwn(returned, 'raw') && { raw: returned['raw'] }),
+    ...(written && { logs: written }),
+  });
+  const result: Record<string, unknown> = { ...returned, ...shown };
   const answerWith = (tokens: Tokenized | undefined): ReactResult => ({
     ...(tokens !== undefined && { tokens }),
     ...(Object.hasOwn(result, 'raw') && { raw: result['raw'] }),

@@ -1,6 +1,8 @@
 // Routes and schemas of /reactors, and the invocation of a reactor.
 import { z } from 'zod';
-import type { FastifyReply } from 'fastify';
+import type { FastifyReply, FastifyRequest } from 'fastify';
+import { invalidField } from '../../platform/base/errors.ts';
+import { ECHO_MODE_NEEDED, echoModeOf } from '../access/echo-mode.ts';
 import { bodyFailures, CARD_TOKEN_ID, type Examples, failures } from '../../platform/http/schemas.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
@@ -28,7 +30,7 @@ import type { Work } from '../access/work.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import { checkFormulaCode } from '../code/formulas.ts';
 import type { ReactorsContext } from './context.ts';
-import { invokeReactor, type ReactResult, runReactor } from './invoke.ts';
+import { type Echo, invokeReactor, type ReactResult, runReactor } from './invoke.ts';
 import type { ReactorForRun } from './reactor-finder.ts';
 import {
   changeReactor,
@@ -208,6 +210,14 @@ const testReactor = (
   return runReactor(ctx, work, id, { args, signal, draft: { version: DRAFT, prepare } });
 };
 
+/** @throws invalidField for a mode that does not exist. */
+const echoOf = ({ headers }: FastifyRequest, reply: FastifyReply): Echo => {
+  const asked = headers['svc-echo-guard'];
+  const mode = echoModeOf(asked);
+  if (asked !== undefined && mode === undefined) throw invalidField('SVC-ECHO-GUARD', ECHO_MODE_NEEDED);
+  return { asked: mode, found: (echoes) => void reply.header('SVC-ECHOES', String(echoes)) };
+};
+
 /** The result, or the response that the code made. A browser that opens the response runs no script of it. */
 const sendResult = (reply: FastifyReply, made: ReactResult | CodeResponse) =>
   made instanceof CodeResponse
@@ -290,7 +300,8 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
     async (request, reply) => {
       // With an idempotency key the run goes on: its answer is kept for the client to ask again.
       const signal = request.idempotency ? undefined : disconnectOf(reply);
-      const made = await invokeReactor(ctx, workOf(request), request.params.id, request.body ?? {}, signal);
+      const { id } = request.params;
+      const made = await invokeReactor(ctx, workOf(request), id, request.body ?? {}, signal, echoOf(request, reply));
       return sendResult(reply, made);
     },
   );

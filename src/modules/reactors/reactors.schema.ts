@@ -182,11 +182,14 @@ export const reactorRecord = z
       .meta({ id: 'ReactorApplication', description: 'The application of a reactor.' })
       .optional()
       .meta({ description: 'The application whose permissions the code has. Left out: none.' }),
-    echo_guard: z.string().optional().meta({
-      'x-extensible-enum': [...echoModes],
-      description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
-      example: 'mask',
-    }),
+    echo_guard: z
+      .string()
+      .optional()
+      .meta({
+        'x-extensible-enum': [...echoModes],
+        description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
+        example: 'mask',
+      }),
     ...history,
   })
   .meta({ id: 'Reactor', description: 'A configured instance of a formula, which a client invokes.' });

@@ -299,7 +299,11 @@ export const createReactor = async (ctx: CodeContext, work: Work, input: Reactor
       : await insertReactorCode(ctx, work, tx, keys, { ...made, code: code as string });
     const configuration = parseConfiguration(input.configuration, id, formula);
     const sealed = sealText(ctx, keys, configurationPlace(tenant_id, id), JSON.stringify(configuration));
-    await insertReactor(tx, { ...made, echo_guard, formula_id: formula.id, application_id: application?.id ?? null }, sealed);
+    await insertReactor(
+      tx,
+      { ...made, echo_guard, formula_id: formula.id, application_id: application?.id ?? null },
+      sealed,
+    );
     const shown = { formula, configuration, application: application && referenceOf(tx, application) };
     return recordOf(tenant_id, { ...made, echo_guard, modified_at: null, modified_by: null }, shown);
   });

@@ -93,7 +93,10 @@ export const lockReactor = async (tx: PrismaTransaction, id: string): Promise<St
 
 export const insertReactor = async (
   tx: PrismaTransaction,
-  row: Pick<StoredReactor, 'id' | 'name' | 'formula_id' | 'application_id' | 'echo_guard' | 'created_at' | 'created_by'>,
+  row: Pick<
+    StoredReactor,
+    'id' | 'name' | 'formula_id' | 'application_id' | 'echo_guard' | 'created_at' | 'created_by'
+  >,
   sealed: Uint8Array,
 ): Promise<void> => {
   const { tenant_id } = tx;

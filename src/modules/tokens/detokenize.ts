@@ -91,19 +91,18 @@ export const openTokens = async (
   await (purpose === 'use'
     ? countTokens(ctx, work, 'daily_uses', [...ids])
     : countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown)));
-  await noteOpened(ctx, work, opened);
+  noteOpened(work, opened);
   await write([...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside]);
   return valuesOf(ctx, work, opened);
 };
 
 /** Tells the echo guard what leaves the vault. A masked value is none. */
-const noteOpened = async (ctx: TokensContext, work: Work, opened: ReadonlyMap<string, Opened>): Promise<void> => {
-  const { noteOpened: note, tenant_id } = work;
+const noteOpened = ({ noteOpened: note }: Work, opened: ReadonlyMap<string, Opened>): void => {
   if (!note) return;
   for (const [id, { kept, transform, cvc }] of opened) {
     if (transform !== 'reveal') continue;
-    await ctx.accounts.runInTurns(tenant_id, note(id, kept.data));
-    if (cvc !== undefined) await ctx.accounts.runInTurns(tenant_id, note(id, { cvc }));
+    note(id, kept.data);
+    if (cvc !== undefined) note(id, { cvc });
   }
 };
 

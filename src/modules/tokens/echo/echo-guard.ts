@@ -6,10 +6,11 @@ import { DAY_MS } from '../../../platform/base/times.ts';
 import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../../../platform/base/accounts.ts';
 import { EgressFault } from '../../../platform/base/egress-fault.ts';
 import { AppError } from '../../../platform/base/errors.ts';
+import type { Json } from '../../../platform/json/json.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Platform } from '../../../platform/services/platform.ts';
 import type { EchoPlace } from './echo-output.ts';
-import { createEchoValues, ECHO_BYTES_MAX } from './echo-patterns.ts';
+import { ECHO_BYTES_MAX, readEchoTexts } from './echo-patterns.ts';
 import { createEchoScanner, createEchoSearch, type EchoSearch } from './echo-scanner.ts';
 
 type GuardContext = Pick<Platform, 'accounts' | 'log' | 'metrics' | 'now'>;
@@ -36,7 +37,7 @@ export type EchoGuard = {
 
 /** @param mode of what is known when the request comes. */
 export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard => {
-  const values = createEchoValues();
+  const opened: [id: string, data: Json][] = [];
   let strictest = mode;
   let search: Promise<EchoSearch | undefined> | undefined;
   return {
@@ -46,11 +47,10 @@ export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard =>
     tighten: (other) => {
       strictest = strictestOf([strictest, other]) as EchoMode;
     },
-    noteOpened: values.add,
+    noteOpened: (id, data) => void opened.push([id, data]),
     search: (account, reservations) => {
       if (strictest === 'off') return Promise.resolve(undefined);
-      if (values.isFull) throw tooManyValues();
-      search ??= makeSearch(ctx, account, values, reservations);
+      search ??= makeSearch(ctx, account, opened, reservations);
       return search;
     },
     report: (guarded, echoes) => {
@@ -64,12 +64,14 @@ export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard =>
 const makeSearch = async (
   { accounts }: Pick<GuardContext, 'accounts'>,
   account: Account,
-  values: ReturnType<typeof createEchoValues>,
+  opened: readonly (readonly [id: string, data: Json])[],
   reservations: Pick<Reservation, 'release'>[],
 ): Promise<EchoSearch | undefined> => {
-  const bytes = values.bytes * SEARCH_BYTES_PER_BYTE;
+  const texts = await accounts.runInTurns(account, readEchoTexts(opened));
+  if (texts.bytes > ECHO_BYTES_MAX) throw tooManyValues();
+  const bytes = texts.bytes * SEARCH_BYTES_PER_BYTE;
   if (bytes > FREE_BYTES) reservations.push(accounts.reserve(account, 'response_bytes', bytes));
-  return accounts.runInTurns(account, createEchoSearch(values));
+  return accounts.runInTurns(account, createEchoSearch(texts));
 };
 
 /** @returns undefined for a guard that is off where nothing can make it stricter. */

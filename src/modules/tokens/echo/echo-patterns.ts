@@ -88,45 +88,37 @@ export const patternsOf = (id: string, text: string): Pattern[] =>
     ];
   });
 
-/** The values that one request has opened. */
-export type EchoValues = {
-  /** Adds the data of a token. Linear in its size. */
-  add(id: string, data: Json): Slices<void>;
+/** What an answer is searched for. */
+export type EchoTexts = {
   /** Texts with the id of their token. */
   readonly texts: ReadonlyMap<string, string>;
   /** Security codes, likewise. */
   readonly codes: ReadonlyMap<string, string>;
-  /** Bytes of all of them, in each grouping of digits. */
+  /** Bytes of the texts, in each grouping of digits; more than ECHO_BYTES_MAX where not all of them are here. */
   readonly bytes: number;
-  /** Whether there are more than a guard looks for: no answer can be let through then. */
-  readonly isFull: boolean;
 };
 
-export const createEchoValues = (): EchoValues => {
+/** The texts in the data of tokens, with their ids. Linear in their size, up to ECHO_BYTES_MAX. */
+export function* readEchoTexts(opened: readonly (readonly [id: string, data: Json])[]): Slices<EchoTexts> {
   const texts = new Map<string, string>();
   const codes = new Map<string, string>();
   let bytes = 0;
-  return {
-    texts,
-    codes,
-    get bytes() {
-      return bytes;
-    },
-    get isFull() {
-      return bytes > ECHO_BYTES_MAX;
-    },
-    *add(id, data) {
-      const walk = walkJson(data);
-      while (walk.next() && bytes <= ECHO_BYTES_MAX) {
-        if (walk.isPauseDue()) yield;
-        const { name, value } = walk;
-        if (typeof value !== 'string' && typeof value !== 'number') continue;
-        const text = String(value);
-        if (typeof name === 'string' && codeName.test(name) && securityCode.test(text)) codes.set(text, id);
-        if (text.length < TEXT_LENGTH_MIN || texts.has(text)) continue;
-        texts.set(text, id);
-        bytes += spellingsOf(text).reduce((sum, spelling) => sum + Buffer.byteLength(spelling), 0);
-      }
-    },
-  };
-};
+  for (const [id, data] of opened) {
+    const walk = walkJson(data);
+    while (walk.next() && bytes <= ECHO_BYTES_MAX) {
+      if (walk.isPauseDue()) yield;
+      const { name, value } = walk;
+      if (typeof value !== 'string' && typeof value !== 'number') continue;
+      const text = String(value);
+      if (typeof name === 'string' && codeName.test(name) && securityCode.test(text)) codes.set(text, id);
+      if (text.length < TEXT_LENGTH_MIN || texts.has(text)) continue;
+      // A long text is over the limit whatever its groups are.
+      bytes += text.length > ECHO_BYTES_MAX ? text.length : sizeOf(spellingsOf(text));
+      texts.set(text, id);
+    }
+  }
+  return { texts, codes, bytes };
+}
+
+const sizeOf = (spellings: readonly string[]): number =>
+  spellings.reduce((sum, spelling) => sum + Buffer.byteLength(spelling), 0);

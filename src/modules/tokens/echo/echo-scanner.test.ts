@@ -3,13 +3,12 @@ import { describe, expect, it } from 'vitest';
 import type { Json } from '../../../platform/json/json.ts';
 import { runAtOnce } from '../../../platform/json/slices.ts';
 import type { EchoPlace } from './echo-output.ts';
-import { createEchoValues } from './echo-patterns.ts';
+import { readEchoTexts } from './echo-patterns.ts';
 import { createEchoScanner, createEchoSearch, type EchoSearch } from './echo-scanner.ts';
 
 const searchFor = (values: Record<string, Json>): EchoSearch => {
-  const opened = createEchoValues();
-  for (const [id, value] of Object.entries(values)) runAtOnce(opened.add(id, value));
-  return runAtOnce(createEchoSearch(opened)) as EchoSearch;
+  const texts = runAtOnce(readEchoTexts(Object.entries(values)));
+  return runAtOnce(createEchoSearch(texts)) as EchoSearch;
 };
 
 const scan = (search: EchoSearch, chunks: readonly Uint8Array[], place: EchoPlace = 'text', prefix = '') => {
@@ -41,7 +40,8 @@ const encodings: Record<string, (text: string) => string> = {
   'a JSON escape of one character': (text) => text.slice(0, 3) + jsonEscapesOf(text.charAt(3)) + text.slice(4),
   'HTML names': (text) => text.replaceAll('&', '&amp;').replaceAll('"', '&quot;').replaceAll('<', '&lt;'),
   'HTML numbers': (text) => [...text].map((character) => `&#${character.codePointAt(0)};`).join(''),
-  'HTML numbers in hex': (text) => [...text].map((each) => `&#x${(each.codePointAt(0) as number).toString(16)};`).join(''),
+  'HTML numbers in hex': (text) =>
+    [...text].map((each) => `&#x${(each.codePointAt(0) as number).toString(16)};`).join(''),
   'HTML numbers with zeros': (text) => [...text].map((each) => `&#0000${each.codePointAt(0)};`).join(''),
   'percent escapes of a component': encodeURIComponent,
   'percent escapes of all bytes': percentOf,
@@ -91,7 +91,11 @@ describe.each(Object.entries(encodings))('%s', (_, encode) => {
         const cut = scan(search, [bytes.subarray(0, split), bytes.subarray(split)], place);
         expect(cut.bytes.toString('latin1')).toBe(whole.bytes.toString('latin1'));
       }
-      const single = scan(search, [...bytes].map((byte) => Buffer.from([byte])), place);
+      const single = scan(
+        search,
+        [...bytes].map((byte) => Buffer.from([byte])),
+        place,
+      );
       expect(single.bytes.equals(whole.bytes)).toBe(true);
       // Base64 shares the characters at its ends with its neighbours.
       const text = whole.bytes.toString();
@@ -104,7 +108,8 @@ describe.each(Object.entries(encodings))('%s', (_, encode) => {
 describe('digits', () => {
   it.each(['4242 4242 4242 4242', '4242-4242-4242-4242', '4242+4242+4242+4242', '4242%204242%204242%204242'])(
     'in groups are masked: %s',
-    (text) => expect(mask(searchFor({ card: values.card }), `card=${text}&`, 'form')).toBe('card=%7B%7B%20card%20%7D%7D&'),
+    (text) =>
+      expect(mask(searchFor({ card: values.card }), `card=${text}&`, 'form')).toBe('card=%7B%7B%20card%20%7D%7D&'),
   );
   it('of a stored value in groups are masked without them', () =>
     expect(mask(searchFor({ a: '3782-822463-10005' }), 'no 378282246310005, 3782 822463 10005.')).toBe(
@@ -132,7 +137,9 @@ describe('a mask', () => {
     }
   });
   it('stands once for values that overlap', () =>
-    expect(mask(searchFor({ a: 'aaaaaaaa', b: 'aaaaaaaaXYaaaaaaaa' }), 'x aaaaaaaaaaaaXYaaaaaaaaaa y')).toBe('x {{ a }} y'));
+    expect(mask(searchFor({ a: 'aaaaaaaa', b: 'aaaaaaaaXYaaaaaaaa' }), 'x aaaaaaaaaaaaXYaaaaaaaaaa y')).toBe(
+      'x {{ a }} y',
+    ));
 });
 
 describe('a security code', () => {
@@ -175,9 +182,24 @@ describe('other charsets', () => {
 describe('a stream', () => {
   const search = searchFor({ card: { number: values.card, cvc: '123' }, name: values.name });
   it('goes on line by line', () => {
-    const lines = ['data: {"a":1}\n\n', 'data: 4242\n\n', ': 100% & more\n\n', `data: ${values.card}\n\n`, 'data: \\n\n\n'];
-    const { out } = scan(search, lines.map((line) => Buffer.from(line)));
-    expect(out.map(String)).toEqual(['data: {"a":1}\n\n', 'data: 4242\n\n', ': 100% & more\n\n', 'data: {{ card }}\n\n', 'data: \\n\n\n']);
+    const lines = [
+      'data: {"a":1}\n\n',
+      'data: 4242\n\n',
+      ': 100% & more\n\n',
+      `data: ${values.card}\n\n`,
+      'data: \\n\n\n',
+    ];
+    const { out } = scan(
+      search,
+      lines.map((line) => Buffer.from(line)),
+    );
+    expect(out.map(String)).toEqual([
+      'data: {"a":1}\n\n',
+      'data: 4242\n\n',
+      ': 100% & more\n\n',
+      'data: {{ card }}\n\n',
+      'data: \\n\n\n',
+    ]);
   });
   it('holds back the beginning of a match, and no more', () => {
     const { out, bytes } = scan(search, [Buffer.from('a 42424242'), Buffer.from('42424242 b')]);
@@ -194,7 +216,9 @@ describe('a stream', () => {
     for (let round = 0; round < 100_000; round += 1) {
       const isText = random(2) === 0;
       const bytes = Buffer.from(
-        Array.from({ length: random(60) }, () => (isText ? (alphabet[random(alphabet.length)] as number) : random(256))),
+        Array.from({ length: random(60) }, () =>
+          isText ? (alphabet[random(alphabet.length)] as number) : random(256),
+        ),
       );
       const split = random(bytes.length + 1);
       const { bytes: passed, echoes } = scan(search, [bytes.subarray(0, split), bytes.subarray(split)]);

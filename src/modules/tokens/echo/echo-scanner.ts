@@ -2,8 +2,7 @@
 import type { Slices } from '../../../platform/json/slices.ts';
 import { type Automaton, createAutomaton, ROOT } from './automaton.ts';
 import { createEchoDecoder, type EchoDecoder } from './echo-decoder.ts';
-import type { EchoValues, Pattern } from './echo-patterns.ts';
-import { patternsOf } from './echo-patterns.ts';
+import { type EchoTexts, type Pattern, patternsOf } from './echo-patterns.ts';
 import { createEchoOutput, type EchoPlace } from './echo-output.ts';
 import { AMPERSAND, escapeKinds, escapeStarts, glanceAtEscape, HASH, isAlphanumeric, UNKNOWN } from './escapes.ts';
 import { createCodeFinder, nameStarts } from './security-codes.ts';
@@ -26,7 +25,7 @@ export type EchoSearch = {
 };
 
 /** Undefined where nothing was opened that is looked for. */
-export function* createEchoSearch({ texts, codes }: EchoValues): Slices<EchoSearch | undefined> {
+export function* createEchoSearch({ texts, codes }: EchoTexts): Slices<EchoSearch | undefined> {
   if (texts.size === 0 && codes.size === 0) return undefined;
   const patterns: Pattern[] = [];
   for (const [text, id] of texts) {
@@ -77,9 +76,7 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
   /** Made when they are needed: most streams have no escape in what may be a match. */
   let decoders: EchoDecoder[] = [];
   const makeDecoders = (): EchoDecoder[] =>
-    readings.map((kinds) =>
-      createEchoDecoder(kinds, lengths, { automaton, createCodeFinder: newCodeFinder, found }),
-    );
+    readings.map((kinds) => createEchoDecoder(kinds, lengths, { automaton, createCodeFinder: newCodeFinder, found }));
   let awake = 0;
   const beginsWithEntity = firsts.some((isFirst, byte) => isFirst === 1 && !isAlphanumeric(byte));
   /** Bytes of the stream before the chunk. */

@@ -95,7 +95,12 @@ try {
   console.log(`
   The shop:  ${shop.url}
   Pay with 4242 4242 4242 4242, any date ahead and any code. Load the page again: the card on file needs a code only.
-  Ctrl-C stops all.
+
+  The vault:    ${vault.url}, with the guides at ${vault.url}/guides
+  Its key:      ${vault.apiKey}
+  The console:  ${vault.url}/console. To join, in a second terminal:
+                DATA_DIR=${dataDir} npm run -s strongroom -- admin owner invite --email you@example.com
+  What you see there is what the shop did. All is kept in ${dataDir}. Ctrl-C stops it.
 `);
 } catch (error) {
   const { code, message } = error as NodeJS.ErrnoException;

@@ -1,10 +1,10 @@
-// What code may use is what docs/reactors.md lists, name by name.
+// What code may use is what docs/reactors-rules.md lists, name by name.
 import { readFileSync } from 'node:fs';
 import { runInNewContext } from 'node:vm';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openTestSandbox, type TestSandbox } from './support/sandbox.ts';
 
-const page = readFileSync(new URL('../docs/reactors.md', import.meta.url), 'utf8');
+const page = readFileSync(new URL('../docs/reactors-rules.md', import.meta.url), 'utf8');
 
 const partBetween = (begin: string, end: string): string => {
   const from = page.indexOf(begin);

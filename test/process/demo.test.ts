@@ -1,9 +1,10 @@
 // The demo, as `npm run demo` starts it: a card that a person types arrives at the processor, and the shop's page never holds it.
-import { type ChildProcess, spawn } from 'node:child_process';
+import { type ChildProcess, execFile, spawn } from 'node:child_process';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { promisify } from 'node:util';
 import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { launchChromium, takePicture } from '../support/chromium.ts';
@@ -54,6 +55,22 @@ describe.skipIf(!isInstalled('chromium'))('the demo, in Chromium', () => {
       await once(demo, 'exit');
     }
     rmSync(dataDir, { recursive: true, force: true });
+  });
+
+  test('prints the vault, its key and the console, and how to join', async () => {
+    const [, vault = ''] = /The vault: +(http:\/\/127\.0\.0\.1:\d+),/.exec(printed) ?? [];
+    const [, key = ''] = /Its key: +(svc_test_\w+)/.exec(printed) ?? [];
+    expect((await fetch(`${vault}/applications/key`, { headers: { 'svc-api-key': key } })).status).toBe(200);
+    expect(printed).toContain(`${vault}/console.`);
+    const { stdout } = await promisify(execFile)(
+      'npm',
+      /npm (run -s strongroom -- admin owner invite .*)/.exec(printed)?.[1]?.split(' ') ?? [],
+      {
+        cwd: root,
+        env: { ...process.env, DATA_DIR: dataDir },
+      },
+    );
+    expect(stdout).toContain(`${vault}/join/`);
   });
 
   test('a card arrives at the processor, and nothing of it is in the page of the shop', async () => {

@@ -1,5 +1,5 @@
-// Runs every command of the README and the guides as a reader would: `npm start` from the checkout, then the sh blocks of a
-// page in order in one shell. Compares each output with the json block that follows. Where a page starts a server in another
+// Runs every command and program of the README, the guides and the clients as a reader would: `npm start` from the checkout, then the
+// blocks of a page in order in one shell. Compares each output with the json block that follows. Where a page starts a server in another
 // terminal, or restarts the vault, the test does so too.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -7,7 +7,8 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, onTestFinished, test } from 'vitest';
-import { blocksOf, openShell, pagesWithCommands, settled } from '../support/pages.ts';
+import { type Block, blocksOf, openShell, pagesWithCommands, settled } from '../support/pages.ts';
+import { findProgram, isInstalled } from '../support/programs.ts';
 import {
   freePort,
   isAlive,
@@ -66,6 +67,17 @@ const restartServer = async (variables: Record<string, string>): Promise<void> =
   await untilReady(server);
 };
 
+const python = isInstalled('python3-httpx') ? findProgram('python3-httpx') : undefined;
+
+/** What the shell is given: a program goes to the interpreter of its language. Undefined where that is not installed. */
+const commandOf = (language: Block['language'], code: string): string | undefined => {
+  if (language === 'sh') return code;
+  if (language === 'python' && python === undefined) return undefined;
+  const interpreter =
+    language === 'js' ? `'${process.execPath}' --input-type=module` : `PYTHONPATH=sdk/python '${python}'`;
+  return `${interpreter} <<'END_OF_PROGRAM'\n${code}END_OF_PROGRAM`;
+};
+
 test('the README and the guides have commands with outputs', () => {
   expect(read('README.md')).toContain('```console\nnpm ci && npm start\n```');
   const withAnswer = pagesWithCommands.map(
@@ -82,14 +94,24 @@ test.each(pagesWithCommands)('the commands of %s work as written, and print what
       .replaceAll('127.0.0.1:8080', new URL(server.base_url).host)
       .replaceAll('localhost:8443', `localhost:${echoPort}`)
       .replaceAll('./data/', `${dataDir}/`);
-  // Profiles of the command line are this test's own, too.
-  const own = { DATA_DIR: dataDir, XDG_CONFIG_HOME: join(dataDir, 'config') };
-  const shell = openShell({ PATH: process.env['PATH'], HOME: process.env['HOME'], ...own });
+  const credentials = { SVC_API_KEY: server.credentials().api_key, SVC_URL: server.base_url };
+  // Pages of packages have programs alone, and say which variables they read.
+  const isOfPackage = !/^(?:README|docs)/.test(page);
+  const shell = openShell({
+    PATH: process.env['PATH'],
+    HOME: process.env['HOME'],
+    DATA_DIR: dataDir,
+    // Profiles of the command line are this test's own, too.
+    XDG_CONFIG_HOME: join(dataDir, 'config'),
+    ...(isOfPackage && credentials),
+  });
   onTestFinished(endEcho);
   for (const { language, code, answer } of blocksOf(page)) {
     const { variables, script } = parseCommand(placed(code));
-    if (language === 'sh') {
-      const text = await shell.run(placed(code));
+    if (language !== 'console') {
+      const command = commandOf(language, placed(code));
+      if (command === undefined) continue;
+      const text = await shell.run(command);
       if (answer !== undefined) expect(settled(JSON.parse(text)), code).toEqual(settled(answer));
     } else if (script === 'npm run echo') {
       await endEcho();

@@ -10,6 +10,8 @@ import { findCommand, unknownOptions } from '../../src/cli/command-table.ts';
 import { filterNames, isAliasFilter } from '../../src/modules/tokens/expressions/filters.ts';
 import { logQuery } from '../../src/modules/logs/logs.schema.ts';
 import { cursorQuery } from '../../src/platform/http/schemas.ts';
+import { readGuide, readGuides, unlistedFiles } from '../../src/modules/docs/guide-files.ts';
+import { renderMarkdown } from '../../src/modules/docs/markdown.ts';
 import { environmentSchema, fileVariables } from '../../src/platform/config/config.ts';
 import { moduleNames } from '../../src/platform/sandbox/protocol/module-names.ts';
 import { findTokenType } from '../../src/modules/tokens/token-types.ts';
@@ -37,7 +39,14 @@ const checkedForReferences = [
 const otherScripts = new Set<string>([]);
 
 /** Patterns of names, a file that a reader writes, and one that a decision has removed. */
-const otherFiles = new Set(['NAME.routes.ts', 'NAME.schema.ts', 'vault-VERSION.sql', 'server.mjs', 'passing.ts']);
+const otherFiles = new Set([
+  'NAME.routes.ts',
+  'NAME.schema.ts',
+  'vault-VERSION.sql',
+  'server.mjs',
+  'passing.ts',
+  'first.mjs',
+]);
 
 /** Folders whose paths must exist where a document names them. */
 const checkedPaths = ['bench', 'bin', 'deploy', 'docs', 'drills', 'formulas', 'openapi', 'prisma', 'src', 'test'];
@@ -101,6 +110,24 @@ test('every document that a file names exists', () => {
       if (!isDocument(file, name)) missing.push(`${file}: ${name}`);
   }
   expect(missing).toEqual([]);
+});
+
+test('every page of docs/ is in the list of the guides once', () => {
+  const guides = readGuides();
+  const listed = guides.byRole.flatMap((role) => role.guides);
+  expect(unlistedFiles(guides), 'add each page to its role in src/modules/docs/guide-list.ts').toEqual([]);
+  expect(listed.length).toBeGreaterThan(40);
+  expect(new Set(listed).size).toBe(listed.length);
+  for (const { title, summary, file } of listed) {
+    expect([file, title.length > 0, title.length < 80]).toEqual([file, true, true]);
+    expect(summary.length, `${file} begins with a sentence that says what it is for`).toBeGreaterThan(30);
+  }
+});
+
+test('the vault can show every page: raw HTML and unknown parts of Markdown are refused', () => {
+  const targets = { link: (href: string) => href, picture: (href: string) => href };
+  for (const guide of readGuides().all)
+    expect(() => renderMarkdown(readGuide(guide), targets), guide.file).not.toThrow();
 });
 
 test('every path in backticks of a page exists', () => {
@@ -169,9 +196,7 @@ test('the settings that a page sets for npm start are variables of the configura
 });
 
 test('the commands of the guides need curl and what every system has', () => {
-  // The guide to a language needs that language.
-  const general = pagesWithCommands.filter((page) => page !== 'docs/guides/node.md');
-  const needed = general.flatMap((page) =>
+  const needed = pagesWithCommands.flatMap((page) =>
     blocksOf(page)
       .filter(({ language }) => language === 'sh')
       .flatMap(({ code }) => code.match(/\b(?:node|npx|jq|python3?|perl|ruby)\b.*/g) ?? [])
@@ -286,7 +311,7 @@ test('the modules that code may require are those of the sandbox, and on the pag
   const listed = [...between('const packages = [', 'const notFound').matchAll(/'([^']+)'/g)];
   const names = [...built.map(([, quoted, plain]) => quoted ?? plain), ...listed.map(([, name]) => name)];
   expect([...moduleNames].sort()).toEqual(names.sort());
-  const page = read('docs/reactors.md');
+  const page = read('docs/reactors-rules.md');
   expect(moduleNames.filter((name) => !name.startsWith('@basis') && !page.includes(name))).toEqual([]);
 });
 

@@ -1,4 +1,4 @@
-// The commands of the README and the guides, and the outputs that they show, to run them as a reader does.
+// The commands and programs of the README, the guides and the clients, with the outputs that they show, to run them as a reader does.
 import { spawn } from 'node:child_process';
 import { readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -7,17 +7,58 @@ import { root } from './process.ts';
 const read = (file: string): string => readFileSync(join(root, file), 'utf8');
 
 const guides = readdirSync(join(root, 'docs/guides')).map((file) => join('docs/guides', file));
-export const pagesWithCommands = ['README.md', 'docs/api.md', ...guides];
+export const pagesWithCommands = [
+  'README.md',
+  'docs/api.md',
+  ...guides,
+  'packages/node/README.md',
+  'sdk/python/README.md',
+];
 
-/** Commands for the reader's shell (sh) or another terminal (console), and the output that follows as json, if any. */
-export type Block = { language: 'sh' | 'console'; code: string; answer: unknown };
+/**
+ * Commands for the reader's shell (sh) or another terminal (console), programs that use a client of the API (js, python), and the
+ * output that follows as json, if any. Blocks of several languages in a row have one output.
+ */
+export type Block = { language: 'sh' | 'console' | 'js' | 'python'; code: string; answer: unknown };
+
+type Fence = { language: string; code: string; isNext: boolean };
+
+const fencesOf = (page: string): Fence[] => {
+  let end = 0;
+  return [...read(page).matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)].map(
+    ({ 0: all, 1: language = '', 2: code = '', index, input }) => {
+      const isNext = input.slice(end, index).trim() === '';
+      end = index + all.length;
+      return { language, code, isNext };
+    },
+  );
+};
+
+/** Others are parts of a program, which another test runs. */
+const isWhole = ({ language, code }: Fence): boolean =>
+  language === 'sh' ||
+  language === 'console' ||
+  (language === 'js' && code.includes("from '@strongroom/node'")) ||
+  (language === 'python' && code.includes('from strongroom import'));
 
 export const blocksOf = (page: string): Block[] => {
-  const fences = [...read(page).matchAll(/^```(\w*)\n([\s\S]*?)^```$/gm)];
-  return fences.flatMap(([, language, code = ''], index) => {
-    const [, nextLanguage, next = ''] = fences[index + 1] ?? [];
-    if (language !== 'sh' && language !== 'console') return [];
-    return [{ language, code, answer: nextLanguage === 'json' ? JSON.parse(next) : undefined }];
+  const fences = fencesOf(page);
+  return fences.flatMap((fence, index) => {
+    if (!isWhole(fence)) return [];
+    const seen = new Set([fence.language]);
+    let next = index + 1;
+    for (let each = fences[next]; each?.isNext && isWhole(each) && !seen.has(each.language); each = fences[next]) {
+      seen.add(each.language);
+      next += 1;
+    }
+    const { language, code = '' } = fences[next] ?? {};
+    return [
+      {
+        language: fence.language as Block['language'],
+        code: fence.code,
+        answer: language === 'json' ? JSON.parse(code) : undefined,
+      },
+    ];
   });
 };
 

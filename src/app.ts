@@ -60,6 +60,7 @@ import { reactorsRoutes } from './modules/reactors/reactors.routes.ts';
 import { proxiesRoutes } from './modules/proxy/proxies.routes.ts';
 import { proxyRoutes } from './modules/proxy/proxy.routes.ts';
 import { proxyComponents } from './modules/proxy/proxy.schema.ts';
+import { webhooksRoutes } from './modules/webhooks/webhooks.routes.ts';
 import { invitationsRoutes } from './modules/people/invitations.routes.ts';
 import { joinRoutes } from './modules/people/join.routes.ts';
 import { membersRoutes } from './modules/people/members.routes.ts';
@@ -170,6 +171,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     answersRoutes(scope, ctx);
     applicationsRoutes(scope, ctx);
     applicationKeysRoutes(scope, ctx);
+    webhooksRoutes(scope, ctx);
     permissionsRoutes(scope, ctx);
     tenantsRoutes(scope, ctx);
     membersRoutes(scope, ctx);

@@ -162,6 +162,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     if (change === 'anything') keyring.forgetTenants();
     else if (change.subject === 'tenant') keyring.forgetTenant(change.id);
   });
+  await db.events.open({ log, changes });
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {

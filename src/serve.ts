@@ -7,6 +7,7 @@ import { startWritingUsage } from './modules/access/usage.ts';
 import { preparePasskeys } from './modules/people/passkeys.ts';
 import { startMailing } from './modules/people/send-mails.ts';
 import { startSweeping } from './modules/tokens/sweep.ts';
+import { startDelivering } from './modules/webhooks/deliver.ts';
 import type { Context } from './modules.ts';
 import { consoleUrlOf } from './platform/config/config.ts';
 import { startResealing } from './platform/keys/reseal.ts';
@@ -109,6 +110,7 @@ const startWork = (ctx: Context, base_url: string): (() => Promise<void>)[] => [
   startMailing(ctx, consoleUrlOf(ctx.config, base_url)),
   startWritingKeyUses(ctx),
   startWritingUsage(ctx),
+  startDelivering(ctx),
   startStreaming(ctx),
   startBuildingTrees(ctx),
   startExportingCheckpoints(ctx),

@@ -26,6 +26,7 @@ beforeAll(async () => {
   ids['proxy'] = (
     await make('/proxies', { name: 'P', destination_url: 'https://api.example.com', request_transform: { code } })
   )['id'];
+  ids['webhook'] = (await make('/webhooks', { name: 'W', ...ofWebhook() }))['id'];
   ids['parent'] = (await make('/tokens', { data: 'x' }))['id'];
   ids['key'] = (await make(`/applications/${ids['application']}/keys`, {}))['id'];
 });
@@ -41,6 +42,7 @@ const ofApplication = () => ({
   rules: [rule],
 });
 const ofProxy = () => ({ application: reference('application'), client_certificate: undefined });
+const ofWebhook = () => ({ url: 'https://hooks.example.com/', events: ['*'] });
 const ofReactor = () => ({ application: reference('application') });
 
 const tokenRequests = ['GenericTokenRequest', 'CardTokenRequest', 'BankTokenRequest', 'TextTokenRequest'];
@@ -114,6 +116,8 @@ const bases: Base[] = [
   { operation: 'PUT /proxies/{id}/draft', path: '/proxies/:proxy/draft', schema: 'ProxyDraftRequest' },
   { operation: 'POST /proxies', schema: 'CreateProxyRequest', body: ofProxy },
   { operation: 'PUT /proxies/{id}', path: '/proxies/:proxy', schema: 'UpdateProxyRequest', body: ofProxy },
+  { operation: 'POST /webhooks', schema: 'CreateWebhookRequest', body: ofWebhook },
+  { operation: 'PUT /webhooks/{id}', path: '/webhooks/:webhook', schema: 'UpdateWebhookRequest', body: ofWebhook },
   { operation: 'POST /proxies/{id}/rotate-key', path: '/proxies/:proxy/rotate-key', schema: 'RotateProxyKeyRequest' },
 ];
 
@@ -121,6 +125,7 @@ const bases: Base[] = [
 const exceptions: ReadonlyMap<string, string> = new Map([
   ['PATCH /tokens/{id}', 'null removes an attribute (RFC 7396)'],
   ['PATCH /reactors/{id}', 'null removes an attribute (RFC 7396)'],
+  ['PATCH /webhooks/{id}', 'null removes an attribute (RFC 7396)'],
   ['PATCH /proxies/{id}', 'null removes an attribute (RFC 7396)'],
   ['POST /detokenize', 'the whole body is data'],
   ['POST /sessions/{session_id}/cvc', 'it has no optional attribute'],

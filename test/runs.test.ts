@@ -403,7 +403,7 @@ describe('a row', () => {
     ]);
     await server.sql(`DROP TABLE ${before[3]}, ${last}`);
     await server.sql(
-      `SELECT make_run_partition('runs_from_2020_01', log_id_at((SELECT date_trunc('month', now()) + interval '3 months')), NULL)`,
+      `SELECT make_month_partition('runs', 'runs_from_2020_01', log_id_at((SELECT date_trunc('month', now()) + interval '3 months')), NULL)`,
     );
     await server.sql(`DELETE FROM leases WHERE name = 'log-partitions'`);
     await expect.poll(() => sweepInTurn(server.ctx, server.ctx.newUuid()), { timeout: 15_000 }).toBe(true);

@@ -40,6 +40,7 @@ const MODULES = [
   'proxy',
   'people',
   'answers',
+  'webhooks',
   'testing',
   'console',
   'health',

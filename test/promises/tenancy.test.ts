@@ -25,6 +25,8 @@ type World = {
   unused_formula_id: string;
   reactor_id: string;
   proxy_id: string;
+  webhook_id: string;
+  delivery_id: string;
   /** Of the reactor. */
   run_id: string;
   member_id: string;
@@ -51,6 +53,8 @@ const application = { name: 'Made', permissions: ['token:create'] };
 const code = 'module.exports = ({ args }) => ({ raw: Object.keys(args) });';
 const formula = { name: 'Made', type: 'private', code };
 const proxy = { name: 'Made', destination_url: 'https://api.example.com', request_transform: { code } };
+
+const webhook = { name: 'Made', url: 'https://hooks.example.com/', events: ['*'] };
 
 /** Mails to one address are counted over all tenants. */
 const newAddress = (): string => `${crypto.randomUUID()}@example.com`;
@@ -88,6 +92,21 @@ const versionRows = (path: string, area: string, name: 'formula_id' | 'reactor_i
     [`DELETE /${path}/:id/draft`]: row('draft', 'update', { status: 204 }),
   };
 };
+
+/** What one webhook has, by the rest of the path. */
+const webhookRows = (rows: [method: string, rest: string, permission: string, status: number, json?: object][]) =>
+  Object.fromEntries(
+    rows.map(([method, rest, permission, status, json]): [string, Row] => [
+      `${method} /webhooks/:id${rest}`,
+      {
+        path: ({ webhook_id }) => `/webhooks/${webhook_id}${rest}`,
+        permission,
+        status,
+        names: ['webhook_id'],
+        ...(json && { json }),
+      },
+    ]),
+  );
 
 const table: Record<string, Row> = {
   ...forwarded,
@@ -389,6 +408,24 @@ const table: Record<string, Row> = {
     status: 204,
     names: ['proxy_id'],
   },
+  'POST /webhooks': { path: () => '/webhooks', json: webhook, permission: 'webhook:create', status: 201 },
+  'GET /webhooks': { path: () => '/webhooks', permission: 'webhook:read', status: 200 },
+  'GET /webhooks/event-types': { path: () => '/webhooks/event-types', permission: 'webhook:read', status: 200 },
+  ...webhookRows([
+    ['GET', '', 'webhook:read', 200],
+    ['PUT', '', 'webhook:update', 200, webhook],
+    ['PATCH', '', 'webhook:update', 200, { name: 'Renamed' }],
+    ['GET', '/deliveries', 'webhook:read', 200],
+    ['POST', '/rotate-secret', 'webhook:update', 200],
+    ['POST', '/ping', 'webhook:update', 200],
+  ]),
+  'POST /webhooks/:id/deliveries/:delivery_id/replay': {
+    path: ({ webhook_id, delivery_id }) => `/webhooks/${webhook_id}/deliveries/${delivery_id}/replay`,
+    permission: 'webhook:update',
+    status: 200,
+    names: ['webhook_id', 'delivery_id'],
+  },
+  ...webhookRows([['DELETE', '', 'webhook:delete', 204]]),
   'GET /permissions': { path: () => '/permissions', permission: 'authenticated', status: 200 },
   'GET /roles': { path: () => '/roles', permission: 'authenticated', status: 200 },
   // The operator has named none.
@@ -496,6 +533,14 @@ const makeWorld = async (): Promise<World> => {
   const unused_formula_id = await make('/reactor-formulas', formula);
   const reactor_id = await make('/reactors', { name: 'Made', formula: { id: formula_id } });
   const proxy_id = await make('/proxies', proxy);
+  const webhook_id = await make('/webhooks', webhook);
+  const { body: pinged } = await server.request('POST', `/webhooks/${webhook_id}/ping`, { key: tenant.api_key });
+  const delivery_id = pinged.id;
+  // It is replayed where it does not wait.
+  await server.sql(`UPDATE webhook_deliveries SET state = 'dead' WHERE tenant_id = $1 AND id = $2`, [
+    tenant.tenant_id,
+    delivery_id,
+  ]);
   for (const [path, json] of [
     [`/reactor-formulas/${formula_id}`, { code }],
     [`/proxies/${proxy_id}`, { request_transform: { code } }],
@@ -516,7 +561,7 @@ const makeWorld = async (): Promise<World> => {
   const { member_id, user_id } = accepted.member;
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
-  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, run_id };
+  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, webhook_id, delivery_id, run_id };
   return {
     tenant,
     token_id,

@@ -393,6 +393,31 @@ CREATE TABLE proxies (
 CREATE INDEX proxies_tenant_id_created_at_id_idx ON proxies (tenant_id, created_at DESC, id);
 CREATE INDEX proxies_tenant_id_search_name_created_at_id_idx ON proxies (tenant_id, search_name, created_at DESC, id);
 
+-- Where events go. The URL and the secrets are sealed. The deliveries are below.
+CREATE TABLE webhooks (
+  tenant_id UUID NOT NULL,
+  id UUID NOT NULL,
+  name TEXT NOT NULL,
+  search_name TEXT COLLATE "C" NOT NULL,
+  -- Types of events; {*} for all.
+  events TEXT[] NOT NULL,
+  -- Null: of all containers, without masks.
+  container TEXT,
+  sealed BYTEA NOT NULL,
+  -- enabled, or paused by a caller or by the vault.
+  status TEXT NOT NULL DEFAULT 'enabled',
+  -- Since when no delivery succeeds; null while they do.
+  failing_since TIMESTAMPTZ(3),
+  created_at TIMESTAMPTZ(3) NOT NULL,
+  created_by UUID,
+  modified_at TIMESTAMPTZ(3),
+  modified_by UUID,
+  mac BYTEA,
+  PRIMARY KEY (tenant_id, id)
+);
+CREATE INDEX webhooks_tenant_id_created_at_id_idx ON webhooks (tenant_id, created_at DESC, id);
+CREATE INDEX webhooks_tenant_id_search_name_created_at_id_idx ON webhooks (tenant_id, search_name, created_at DESC, id);
+
 -- The code of formulas and transforms as it was deployed. Numbers count the versions of one resource.
 CREATE TABLE code_versions (
   tenant_id UUID NOT NULL,
@@ -780,6 +805,8 @@ CREATE TRIGGER tokens_record_erasures AFTER DELETE ON tokens REFERENCING OLD TAB
   FOR EACH STATEMENT EXECUTE FUNCTION record_erasures('token');
 CREATE TRIGGER proxies_record_erasures AFTER DELETE ON proxies REFERENCING OLD TABLE AS gone
   FOR EACH STATEMENT EXECUTE FUNCTION record_erasures('proxy');
+CREATE TRIGGER webhooks_record_erasures AFTER DELETE ON webhooks REFERENCING OLD TABLE AS gone
+  FOR EACH STATEMENT EXECUTE FUNCTION record_erasures('webhook');
 CREATE TRIGGER members_record_erasures AFTER DELETE ON members REFERENCING OLD TABLE AS gone
   FOR EACH STATEMENT EXECUTE FUNCTION record_erasures('member');
 CREATE TRIGGER invitations_record_erasures AFTER DELETE ON invitations REFERENCING OLD TABLE AS gone
@@ -1088,13 +1115,47 @@ CREATE INDEX runs_failures_id_idx ON runs (id, tenant_id, kind, resource_id, lin
 CREATE INDEX runs_failures_resource_idx ON runs (tenant_id, resource_id, id) WHERE outcome NOT IN ('success', 'refused');
 CREATE INDEX runs_destination_5xx_idx ON runs (tenant_id, id) WHERE destination_status >= 500;
 
--- Makes an empty partition: no role empties one by TRUNCATE, and one of a walled table has a wall of its own.
-CREATE FUNCTION make_run_partition(name text, from_id uuid, to_id uuid) RETURNS void LANGUAGE plpgsql AS $$
+-- Events on their way to a webhook, written in the transaction of the change. By month, as runs.
+CREATE TABLE webhook_deliveries (
+  tenant_id UUID NOT NULL,
+  id UUID NOT NULL,
+  webhook_id UUID NOT NULL,
+  type TEXT NOT NULL,
+  -- Events of one entity are delivered in order.
+  entity_id TEXT NOT NULL,
+  -- What happened, as JSON: ids, the actor, the time. The MAC covers it.
+  event TEXT NOT NULL,
+  mac UUID NOT NULL,
+  -- How often, for events that count.
+  count INTEGER,
+  -- The body as it was sent first, which may have a mask.
+  sealed BYTEA,
+  -- waiting, delivered or dead.
+  state TEXT NOT NULL DEFAULT 'waiting',
+  attempts INTEGER NOT NULL DEFAULT 0,
+  due_at TIMESTAMPTZ(3) NOT NULL,
+  -- By the clock of the database: the order within an entity.
+  queued_at TIMESTAMPTZ(6) NOT NULL,
+  attempted_at TIMESTAMPTZ(3),
+  -- Of the last response; null where there was none.
+  status INTEGER,
+  -- The code of the last failure.
+  error TEXT,
+  PRIMARY KEY (tenant_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX webhook_deliveries_id_idx ON webhook_deliveries (id);
+CREATE INDEX webhook_deliveries_tenant_id_webhook_id_id_idx ON webhook_deliveries (tenant_id, webhook_id, id);
+CREATE INDEX webhook_deliveries_tenant_id_webhook_id_state_id_idx ON webhook_deliveries (tenant_id, webhook_id, state, id);
+CREATE INDEX webhook_deliveries_due_idx ON webhook_deliveries (tenant_id, webhook_id, due_at) WHERE state = 'waiting';
+CREATE INDEX webhook_deliveries_order_idx ON webhook_deliveries (tenant_id, webhook_id, entity_id, queued_at) WHERE state = 'waiting';
+
+-- Makes an empty partition of a table by months: no role empties one by TRUNCATE, and one of a walled table has a wall of its own.
+CREATE FUNCTION make_month_partition(parent text, name text, from_id uuid, to_id uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-  EXECUTE format('CREATE TABLE %I PARTITION OF runs FOR VALUES FROM (%s) TO (%s)', name,
+  EXECUTE format('CREATE TABLE %I PARTITION OF %I FOR VALUES FROM (%s) TO (%s)', name, parent,
     coalesce(quote_literal(from_id), 'MINVALUE'), coalesce(quote_literal(to_id), 'MAXVALUE'));
   EXECUTE format('REVOKE TRUNCATE ON %I FROM CURRENT_USER', name);
-  IF (SELECT relforcerowsecurity FROM pg_class WHERE oid = 'runs'::regclass) THEN
+  IF (SELECT relforcerowsecurity FROM pg_class WHERE oid = parent::regclass) THEN
     PERFORM raise_tenant_wall(name::regclass);
   END IF;
 END
@@ -1108,55 +1169,61 @@ SET lock_timeout = '100ms' SET "TimeZone" = 'UTC' AS $$
 DECLARE
   wanted constant uuid := log_id_at(date_trunc('month', now()) + interval '4 months');
   named constant text := coalesce(current_setting('strongroom.tenants', true), '');
+  parent text;
   parts text[];
   bounds uuid[];
   last text;
   from_id uuid;
   next_id uuid;
   is_empty boolean;
+  made integer;
   changed integer := 0;
 BEGIN
   -- The number has no meaning.
   IF NOT pg_try_advisory_xact_lock(7270736900652) THEN RETURN 0; END IF;
   -- It moves rows of all tenants, whoever calls it: rows that it did not see would be dropped.
   PERFORM set_config('strongroom.tenants', '*', true);
-  BEGIN
-    LOOP
-      -- Oldest first, with the lower bounds of all but the first.
-      SELECT array_agg(p.name ORDER BY p.lower NULLS FIRST), array_remove(array_agg(p.lower ORDER BY p.lower NULLS FIRST), NULL)
-      INTO parts, bounds FROM (
-        SELECT c.relname::text AS name,
-          (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([-0-9a-f]{36})''\)'))[1]::uuid AS lower
-        FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = 'runs'::regclass
-      ) AS p;
-      EXIT WHEN cardinality(parts) < 3 OR bounds[2] > log_id_at(date_trunc('month', now()));
-      EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM %I) AND NOT EXISTS (SELECT 1 FROM %I)', parts[1], parts[2]) INTO is_empty;
-      EXIT WHEN NOT is_empty;
-      EXECUTE format('ALTER TABLE runs DETACH PARTITION %I', parts[1]);
-      EXECUTE format('ALTER TABLE runs DETACH PARTITION %I', parts[2]);
-      PERFORM make_run_partition('runs_before_' || to_char(log_time_of(bounds[2]), 'YYYY_MM'), NULL, bounds[2]);
-      -- One that had come before the lock.
-      EXECUTE format('INSERT INTO runs SELECT * FROM %I UNION ALL SELECT * FROM %I', parts[1], parts[2]);
-      EXECUTE format('DROP TABLE %I, %I', parts[1], parts[2]);
-      changed := changed + 1;
-    END LOOP;
-    last := parts[cardinality(parts)];
-    from_id := bounds[cardinality(bounds)];
-    IF from_id < wanted THEN
-      EXECUTE format('ALTER TABLE runs DETACH PARTITION %I', last);
-      WHILE from_id < wanted LOOP
-        next_id := log_id_at(date_trunc('month', log_time_of(from_id)) + interval '1 month');
-        PERFORM make_run_partition('runs_' || to_char(log_time_of(from_id), 'YYYY_MM'), from_id, next_id);
-        from_id := next_id;
-        changed := changed + 1;
+  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries'] LOOP
+    made := 0;
+    BEGIN
+      LOOP
+        -- Oldest first, with the lower bounds of all but the first.
+        SELECT array_agg(p.name ORDER BY p.lower NULLS FIRST), array_remove(array_agg(p.lower ORDER BY p.lower NULLS FIRST), NULL)
+        INTO parts, bounds FROM (
+          SELECT c.relname::text AS name,
+            (regexp_match(pg_get_expr(c.relpartbound, c.oid), 'FROM \(''([-0-9a-f]{36})''\)'))[1]::uuid AS lower
+          FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = parent::regclass
+        ) AS p;
+        EXIT WHEN cardinality(parts) < 3 OR bounds[2] > log_id_at(date_trunc('month', now()));
+        EXECUTE format('SELECT NOT EXISTS (SELECT 1 FROM %I) AND NOT EXISTS (SELECT 1 FROM %I)', parts[1], parts[2]) INTO is_empty;
+        EXIT WHEN NOT is_empty;
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, parts[1]);
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, parts[2]);
+        PERFORM make_month_partition(parent, parent || '_before_' || to_char(log_time_of(bounds[2]), 'YYYY_MM'), NULL, bounds[2]);
+        -- One that had come before the lock.
+        EXECUTE format('INSERT INTO %I SELECT * FROM %I UNION ALL SELECT * FROM %I', parent, parts[1], parts[2]);
+        EXECUTE format('DROP TABLE %I, %I', parts[1], parts[2]);
+        made := made + 1;
       END LOOP;
-      PERFORM make_run_partition('runs_from_' || to_char(log_time_of(from_id), 'YYYY_MM'), from_id, NULL);
-      EXECUTE format('INSERT INTO runs SELECT * FROM %I', last);
-      EXECUTE format('DROP TABLE %I', last);
-    END IF;
-  EXCEPTION WHEN lock_not_available THEN
-    changed := 0;
-  END;
+      last := parts[cardinality(parts)];
+      from_id := bounds[cardinality(bounds)];
+      IF from_id < wanted THEN
+        EXECUTE format('ALTER TABLE %I DETACH PARTITION %I', parent, last);
+        WHILE from_id < wanted LOOP
+          next_id := log_id_at(date_trunc('month', log_time_of(from_id)) + interval '1 month');
+          PERFORM make_month_partition(parent, parent || '_' || to_char(log_time_of(from_id), 'YYYY_MM'), from_id, next_id);
+          from_id := next_id;
+          made := made + 1;
+        END LOOP;
+        PERFORM make_month_partition(parent, parent || '_from_' || to_char(log_time_of(from_id), 'YYYY_MM'), from_id, NULL);
+        EXECUTE format('INSERT INTO %I SELECT * FROM %I', parent, last);
+        EXECUTE format('DROP TABLE %I', last);
+      END IF;
+    EXCEPTION WHEN lock_not_available THEN
+      made := 0;
+    END;
+    changed := changed + made;
+  END LOOP;
   PERFORM set_config('strongroom.tenants', named, true);
   RETURN changed;
 END
@@ -1165,11 +1232,14 @@ $$;
 DO $$
 DECLARE
   bound uuid;
+  parent text;
 BEGIN
   PERFORM set_config('TimeZone', 'UTC', true);
   bound := log_id_at(date_trunc('month', now()));
-  PERFORM make_run_partition('runs_before_' || to_char(log_time_of(bound), 'YYYY_MM'), NULL, bound);
-  PERFORM make_run_partition('runs_from_' || to_char(log_time_of(bound), 'YYYY_MM'), bound, NULL);
+  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries'] LOOP
+    PERFORM make_month_partition(parent, parent || '_before_' || to_char(log_time_of(bound), 'YYYY_MM'), NULL, bound);
+    PERFORM make_month_partition(parent, parent || '_from_' || to_char(log_time_of(bound), 'YYYY_MM'), bound, NULL);
+  END LOOP;
 END
 $$;
 

@@ -95,14 +95,13 @@ const getApplicationRow = async (tx: PrismaTransaction, id: string): Promise<Sto
 const changeKeys = <T>(
   ctx: AccessContext,
   work: Work,
-  application_id: string,
-  message: string,
+  { id: application_id, key_id, message }: { id: string; key_id: string; message: string },
   change: (tx: PrismaTransaction, application: StoredApplication) => Promise<T>,
 ): Promise<T> =>
   work.prismaTransaction(async (tx) => {
     const result = await change(tx, await getApplicationRow(tx, application_id));
     const entity = { entity_type: 'application', entity_ids: [application_id] };
-    tx.log(logRow(ctx, work, { operation: 'update', ...entity, message }));
+    tx.log({ ...logRow(ctx, work, { operation: 'update', ...entity, message }), event: { key_id } });
     tx.changed({ subject: 'application', id: application_id });
     return result;
   });
@@ -154,7 +153,7 @@ export const createKey = (ctx: AccessContext, work: Work, id: string, input: Key
   const apiKey = newApiKey(ctx);
   const settings = columnsOf(input);
   const created = { created_at: ctx.now(), created_by: work.actor_id };
-  return changeKeys(ctx, work, id, KEY_CREATED, async (tx, application) => {
+  return changeKeys(ctx, work, { id, key_id: apiKey.public_id, message: KEY_CREATED }, async (tx, application) => {
     checkGrants(work, grantsOf(ctx, application));
     await addKey(tx, id, apiKey, { ...settings, ...created });
     const row = { public_id: apiKey.public_id, ...settings, ...created };
@@ -173,7 +172,7 @@ export const changeKey = (
   { id, key_id }: { id: string; key_id: string },
   input: KeyInput,
 ): Promise<KeyRecord> =>
-  changeKeys(ctx, work, id, KEY_CHANGED, async (tx, application) => {
+  changeKeys(ctx, work, { id, key_id, message: KEY_CHANGED }, async (tx, application) => {
     checkGrants(work, grantsOf(ctx, application));
     const changed = { ...columnsOf(input), modified_at: ctx.now(), modified_by: work.actor_id };
     const row = await updateKey(tx, id, key_id, changed);
@@ -187,6 +186,6 @@ export const revokeKey = (
   work: Work,
   { id, key_id }: { id: string; key_id: string },
 ): Promise<void> =>
-  changeKeys(ctx, work, id, KEY_REVOKED, async (tx) => {
+  changeKeys(ctx, work, { id, key_id, message: KEY_REVOKED }, async (tx) => {
     if (!(await deleteKey(tx, id, key_id))) throw notFound('API key');
   });

@@ -41,7 +41,10 @@ export const revokeKey = async (ctx: AccessContext, tenant_id: string, key: stri
       const id = await deleteApiKey(tx, public_id);
       if (id === undefined) return false;
       const entity = { entity_type: 'application', entity_ids: [id] };
-      tx.log(logRow(ctx, operator, { operation: 'update', ...entity, message: KEY_REVOKED }));
+      tx.log({
+        ...logRow(ctx, operator, { operation: 'update', ...entity, message: KEY_REVOKED }),
+        event: { key_id: public_id },
+      });
       tx.changed({ subject: 'application', id });
       return true;
     }));
@@ -51,8 +54,13 @@ export const revokeKey = async (ctx: AccessContext, tenant_id: string, key: stri
 export type AddedKey = { application_id: string; api_key: Sensitive<string>; expires_at: Date | undefined };
 
 /** A log row of the operator for a change of an application's keys; every process forgets its callers. */
-const logChange = (ctx: AccessContext, tx: PrismaTransaction, id: string, message: string): void => {
-  tx.log(logRow(ctx, operator, { operation: 'update', entity_type: 'application', entity_ids: [id], message }));
+const logChange = (
+  ctx: AccessContext,
+  tx: PrismaTransaction,
+  { id, key_id, message }: { id: string; key_id: string; message: string },
+): void => {
+  const row = logRow(ctx, operator, { operation: 'update', entity_type: 'application', entity_ids: [id], message });
+  tx.log({ ...row, event: { key_id } });
   tx.changed({ subject: 'application', id });
 };
 
@@ -73,7 +81,7 @@ const insertKey = async (
   if (!(await lockApplication(tx, application_id))) throw notFound('application');
   const apiKey = newApiKey(ctx);
   await addKey(tx, application_id, apiKey, { ...settings, created_at: ctx.now() });
-  logChange(ctx, tx, application_id, KEY_CREATED);
+  logChange(ctx, tx, { id: application_id, key_id: apiKey.public_id, message: KEY_CREATED });
   return { application_id, api_key: apiKey.key, expires_at: settings.expires_at ?? undefined };
 };
 
@@ -124,7 +132,8 @@ export const rotateKey = (
         modified_at,
         modified_by: null,
       });
-    logChange(ctx, tx, application_id, afterMs === 0 ? KEY_REVOKED : KEY_CHANGED);
+    const message = afterMs === 0 ? KEY_REVOKED : KEY_CHANGED;
+    logChange(ctx, tx, { id: application_id, key_id: public_id, message });
     const added = await insertKey(ctx, tx, application_id, { ...settings, expires_at: null });
     return { ...added, old_ends_at };
   }).catch(throwToOperator);

@@ -5,7 +5,6 @@ import type { Caller } from './caller.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
 import { randomIntBelow } from '../../platform/crypto/random.ts';
-import { insertRefusal } from '../../platform/db/audit-rows.ts';
 import type { AppError } from '../../platform/base/errors.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from './token-id.ts';
@@ -43,6 +42,7 @@ const entityTypes: Record<string, string> = {
   'tenant:member': 'tenant_member',
   'tenant:invitation': 'tenant_invitation',
   report: 'tenant',
+  webhook: 'webhook',
 };
 
 const operationOf: Record<string, Operation> = {
@@ -132,10 +132,8 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log' | 'randomBytes
       const minute = minuteOf(new Date(row.created_at));
       await writeDue(minute);
       const from = firstIdAt(minute * MINUTE_MS);
-      const { statements, logMacs } = ctx.db;
-      const signed = logMacs.sign(tenant_id, row);
-      if (await insertRefusal(statements.query, tenant_id, signed, from, REFUSALS_PER_MINUTE_MAX, SIGN_IN_FAILED))
-        return;
+      const db = ctx.db.for({ tenant_id });
+      if (await db.insertRefusal(row, from, REFUSALS_PER_MINUTE_MAX, SIGN_IN_FAILED)) return;
       const what = row.message === SIGN_IN_FAILED ? 'failed sign-ins' : 'refusals';
       const name = `${tenant_id} ${what}`;
       const before = unwritten.get(name);

@@ -1,5 +1,5 @@
 // Versions of code: each deploy of a formula or of transforms is kept. Drafts are code that a caller has saved and not deployed.
-import { logRow, type Operation } from '../../platform/db/audit-record.ts';
+import { DRAFT_DELETED, DRAFT_SAVED, logRow, type Operation } from '../../platform/db/audit-record.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
@@ -39,8 +39,6 @@ export type VersionRecord = {
 
 const VERSIONS_READ = 'Versions of code retrieved';
 const DRAFT_READ = 'Draft of code retrieved';
-const DRAFT_SAVED = 'Draft of code saved';
-const DRAFT_DELETED = 'Draft of code deleted';
 /** The message of a change that deploys an earlier version. */
 export const CODE_RESTORED = 'Version of code restored';
 

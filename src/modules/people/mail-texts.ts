@@ -117,3 +117,15 @@ export const wordWasReset = (): MailWords =>
     ],
     after: [],
   });
+
+/** Without a link, as above. @param webhook.name of the webhook. */
+export const wordWebhookPaused = (webhook: { tenant_name: string; name: string }): MailWords =>
+  wordMail({
+    subject: 'A webhook in Strongroom was paused',
+    title: 'Webhook paused',
+    before: [
+      `The webhook "${inLine(webhook.name, NAME_MAX)}" of "${inLine(webhook.tenant_name, NAME_MAX)}" was paused: no event could be delivered for five days, or too many wait.`,
+      'No new events are kept for it. Its page in the console shows what failed, and resumes it.',
+    ],
+    after: [],
+  });

@@ -13,7 +13,7 @@ import {
 } from '../../platform/mail/mail-outbox.ts';
 import type { Mailer } from '../../platform/mail/mailer.ts';
 import type { PeopleContext } from './context.ts';
-import { type MailWords, wordInvitation, wordReset, wordWasReset } from './mail-texts.ts';
+import { type MailWords, wordInvitation, wordReset, wordWasReset, wordWebhookPaused } from './mail-texts.ts';
 
 /** Sent concurrently, so that one slow mail does not delay the others. */
 const MAILS_AT_ONCE = 8;
@@ -46,7 +46,7 @@ export const newMail = (
   content: Pick<NewMail, 'kind' | 'invitation_id' | 'address_digest' | 'expires_at'> & {
     tenant_id: string;
     email: string;
-    /** Of its link; empty for none. */
+    /** Of its link; the name of a webhook; empty for none. */
     secret: string;
   },
 ): NewMail => {
@@ -66,6 +66,7 @@ const words: Record<MailKind, (mail: Parameters<typeof wordInvitation>[0]) => Ma
   invitation: wordInvitation,
   password_reset: wordReset,
   password_was_reset: wordWasReset,
+  webhook_paused: ({ tenant_name, secret }) => wordWebhookPaused({ tenant_name, name: secret }),
 };
 
 const sendOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<void> => {

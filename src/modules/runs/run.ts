@@ -195,7 +195,7 @@ export class Run {
     const write = async (): Promise<void> => {
       // The log first: of a run without an end, the sweep writes the rows that are missing.
       if (isFailure(ended.outcome)) await this.logFailure();
-      await this.#ctx.db.for(this.#about).insertRuns([ended]);
+      await this.#ctx.db.for(this.#about).insertRuns([ended], this.#ctx.now());
     };
     // The response goes first.
     this.#ctx.db.later(() =>

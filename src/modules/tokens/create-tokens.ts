@@ -1,6 +1,5 @@
 // Seals drafts and writes them as tokens with their log rows, all or nothing.
 // Deduplication, links to a parent and the kept response of an idempotent request belong to the same transaction.
-import type { LogMac } from '../../platform/crypto/log-mac.ts';
 import {
   linkLogRow,
   type LoggedToken,
@@ -247,7 +246,8 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
   const shown = containersShown(work.caller, 'token:read');
 
   const session = work.caller.publicAccess?.session;
-  if (isPlain(work, options)) {
+  // A webhook is told of them in their transaction, which a shared statement has not.
+  if (isPlain(work, options) && !ctx.db.events.wants(work.tenant_id, 'token.created')) {
     if (wanted.size === 0) {
       const recordOf = (_: NewToken, index: number): TokenRecord => recordAt(work, sealed, index);
       const records = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, recordOf));
@@ -271,8 +271,7 @@ const insert = async <T>(ctx: TokensContext, work: Work, sealed: Sealed, options
     const chosen = choose(ctx, work, sealed, (of) => equal.get(nameOfFingerprint(of)) ?? []);
     const { records, fresh, logs } = await ctx.accounts.runInTurns(work.tenant_id, chosen);
     stored = fresh;
-    const macOf = (log: NewLog): LogMac => ctx.db.logMacs.macOf(work.tenant_id, log);
-    const groups = groupsOf(fresh, createdBy(work, options), macOf);
+    const groups = groupsOf(fresh, createdBy(work, options), tx.macOfLog);
     await insertGroups(tx, await ctx.accounts.runInTurns(work.tenant_id, groups));
     tx.log(...logs);
     if (options.parent !== undefined) await linkTo(ctx, work, tx, options.parent, records);

@@ -4,10 +4,10 @@ import { LRUCache } from 'lru-cache';
 
 // What has changed in the database, for the caches that remember it: announced in this process, and between processes by notices.
 
-/** A change, with the id that caches know it by: of the application, the member, or the tenant (also of `runnable`). */
+/** A change, with the id that caches know it by: of the application, the member, or the tenant (also of `runnable` and `webhook`). */
 export type Change = {
   /** `runnable`: formulas, reactors or proxies of a tenant. */
-  subject: 'application' | 'member' | 'runnable' | 'tenant';
+  subject: 'application' | 'member' | 'runnable' | 'tenant' | 'webhook';
   id: string;
 };
 
@@ -22,7 +22,13 @@ export type Changes = {
 /** The text of a notice. */
 export const noticeOf = ({ subject, id }: Change): string => `${subject} ${id}`;
 
-const subjects: ReadonlySet<string> = new Set<Change['subject']>(['application', 'member', 'runnable', 'tenant']);
+const subjects: ReadonlySet<string> = new Set<Change['subject']>([
+  'application',
+  'member',
+  'runnable',
+  'tenant',
+  'webhook',
+]);
 
 /** The id of a change to the runnables of every tenant: official formulas belong to all. */
 export const EVERY_TENANT = 'all';

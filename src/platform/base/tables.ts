@@ -160,6 +160,22 @@ export const TABLES = {
     ofDeletedTenants: 'late',
     unsigned: 'the proxy has its key under its seal, and the two are compared',
   },
+  webhooks: {
+    backup: 'kept',
+    ofDeletedTenants: 'swept',
+    sealed: { record: 'webhook', field: 'destination', id: 'uuid' },
+    signed: signed(
+      'tenants',
+      ['tenant_id', 'id', 'events', 'container', 'sealed'],
+      {
+        ...HISTORY,
+        ...NAMES,
+        status: 'sends nothing to another place; a writer of the database can stop deliveries in other ways too',
+        failing_since: 'decides only when deliveries pause',
+      },
+      { digested: ['sealed'] },
+    ),
+  },
   code_versions: {
     backup: 'kept',
     ofDeletedTenants: 'swept',
@@ -345,6 +361,12 @@ export const TABLES = {
   mail_outbox: {
     backup: { left: 'lives for minutes: a mail that was sent since must not be sent again' },
     sealed: { record: 'mail', field: 'invitation', id: 'uuid' },
+  },
+  webhook_deliveries: {
+    backup: { left: 'an event that was delivered since must not be delivered again' },
+    ofDeletedTenants: 'swept',
+    sealed: { record: 'webhook_delivery', field: 'body', id: 'uuid' },
+    isVerified: true,
   },
   _prisma_migrations: { backup: { left: 'the manifest names the migrations, and the restore applies them' } },
 } as const satisfies Record<string, Table>;

@@ -222,3 +222,7 @@ export const hmacText = (
   text: string,
   encoding: 'hex' | 'base64' | 'base64url' = 'hex',
 ): string => createHmac(algorithm, key).update(text).digest(encoding);
+
+/** HMAC-SHA-256 as Standard Webhooks signs a message: of its id, its time in seconds and its body. @param secret its bytes. @returns base64. */
+export const webhookSignature = (secret: Uint8Array, id: string, timestamp: number, body: string): string =>
+  createHmac('sha256', secret).update(`${id}.${timestamp}.${body}`).digest('base64');

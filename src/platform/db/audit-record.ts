@@ -25,6 +25,7 @@ const otherEntities = [
   'tenant',
   'tenant_invitation',
   'tenant_member',
+  'webhook',
 ] as const;
 
 export type EntityType = { display_name: string; value: string };
@@ -107,6 +108,19 @@ export const KEY_CREATED = 'API key created';
 export const KEY_CHANGED = 'API key changed';
 /** The operator or a caller ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
+
+/** An event that tells nothing, to try a webhook. */
+export const WEBHOOK_PINGED = 'Webhook pinged';
+export const DELIVERY_REPLAYED = 'Webhook delivery replayed';
+/** By the vault: no delivery succeeds, or too many wait. */
+export const WEBHOOK_PAUSED = 'Webhook paused';
+
+/** By the sweep. */
+export const TOKEN_EXPIRED = 'Token expired';
+
+/** What changes nothing that is in use. */
+export const DRAFT_SAVED = 'Draft of code saved';
+export const DRAFT_DELETED = 'Draft of code deleted';
 
 /** The operator has made a new data key of a tenant. */
 export const DATA_KEY_MADE = 'Data key rotated';

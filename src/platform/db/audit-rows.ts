@@ -34,6 +34,8 @@ export type NewLog = {
   code_application_id?: string | undefined;
   /** The run that begins with this row, for a statement of its own: no column. */
   run?: SignedBegunRun | undefined;
+  /** What the event of this row says beside: no column. The API key of a change, or containers of tokens that are gone. */
+  event?: { key_id?: string; containers?: readonly string[] } | undefined;
 };
 
 declare const withMac: unique symbol;

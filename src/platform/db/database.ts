@@ -4,8 +4,9 @@ import { type ClientBase, Pool, type PoolConfig } from 'pg';
 import { setTimeout as pause } from 'node:timers/promises';
 import { POOL_NAME } from './application-names.ts';
 import { createLogMacs, type LogMacs } from './log-macs.ts';
-import { createLogWriter, type NewLog } from './audit-rows.ts';
-import { createRunWriter, type NewRun } from './run-rows.ts';
+import { createLogWriter, insertLogs, insertRefusal, type NewLog } from './audit-rows.ts';
+import { createEvents, type Events } from './events.ts';
+import { createRunWriter, insertRuns, type NewRun, signRun } from './run-rows.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { createPrisma, type PrismaRun, prismaTransaction } from './prisma.ts';
 import { ALL_TENANTS, NAME_TENANTS } from './named-tenants.ts';
@@ -99,13 +100,16 @@ export type TenantDatabase = Statements & {
   readonly tenant_id: string;
   readonly signedRows: SignedRows;
   readonly logMacs: LogMacs;
+  readonly events: Events;
   readonly prisma: PrismaRun;
   /** Runs work in a Prisma transaction; `query` runs in the same transaction. */
   prismaTransaction<T>(work: (prisma: Prisma.TransactionClient, query: Query) => Promise<T>): Promise<T>;
   /** Appends rows of the log. Resolves after commit. @throws unavailable. */
   insertLogs(rows: readonly NewLog[]): Promise<void>;
+  /** Appends the row of a refusal, as `insertRefusal` of audit-rows.ts. */
+  insertRefusal(row: NewLog, from_id: string, most: number, apart: string): Promise<boolean>;
   /** Writes the ends of runs. Resolves after commit. @throws unavailable. */
-  insertRuns(runs: readonly NewRun[]): Promise<void>;
+  insertRuns(runs: readonly NewRun[], at: Date): Promise<void>;
 };
 
 /** The part that runs single statements. */
@@ -166,6 +170,7 @@ export const createDatabase = (
   const { guarded, close: closePrisma } = createPrisma(pool, options.nameStatement, tracing);
   const statements = createStatements(pool, options.poolMax, options.accounts, metrics, tracing);
   const logMacs = createLogMacs();
+  const events = createEvents(statements.query, logMacs);
   const { accounts, writeBatches } = options;
   const logs = createLogWriter(statements.queryForBatch, logMacs, writeBatches, accounts, metrics, tracing);
   const runs = createRunWriter(statements.queryForBatch, logMacs.macOfRun, writeBatches, accounts, metrics, tracing);
@@ -192,10 +197,38 @@ export const createDatabase = (
       transaction,
       signedRows,
       logMacs,
+      events,
       prisma: (work) => inTurn(() => guarded(tenants, work)),
       prismaTransaction: (work) => inTransactionTurn(() => prismaTransaction(guarded, tenants, tracing, work)),
-      insertLogs: (rows) => logs.insert(tenant_id, rows),
-      insertRuns: (ended) => runs.insert(tenant_id, ended),
+      // Rows that are events are rare here, and have a transaction of their own: no statement of others is longer for them.
+      insertLogs: async (rows) => {
+        const found = events.ofLogs(tenant_id, rows);
+        if (found.length === 0) return logs.insert(tenant_id, rows);
+        await transaction(async (within) => {
+          const signed = rows.map((row) => logMacs.sign(tenant_id, row));
+          await insertLogs(within, tenant_id, signed);
+          await events.queue(within, tenant_id, found);
+        });
+      },
+      insertRefusal: async (row, ...limit) => {
+        const found = events.ofLogs(tenant_id, [row]);
+        const signed = logMacs.sign(tenant_id, row);
+        if (found.length === 0) return insertRefusal(statements.query, tenant_id, signed, ...limit);
+        return transaction(async (within) => {
+          const isWritten = await insertRefusal(within, tenant_id, signed, ...limit);
+          await events.queue(within, tenant_id, found);
+          return isWritten;
+        });
+      },
+      insertRuns: async (ended, at) => {
+        const found = events.ofRuns(tenant_id, ended, at);
+        if (found.length === 0) return runs.insert(tenant_id, ended);
+        await transaction(async (within) => {
+          const signed = ended.map((run) => signRun(logMacs.macOfRun, tenant_id, run));
+          await insertRuns(within, tenant_id, signed);
+          await events.queue(within, tenant_id, found);
+        });
+      },
     };
   };
 
@@ -206,6 +239,8 @@ export const createDatabase = (
     signedRows,
     /** Makes and verifies the MACs of rows of the log. */
     logMacs,
+    /** Writes events for webhooks. */
+    events,
     /** Sees rows of every tenant, as `statements` does. */
     prisma: ((work) => guarded(ALL_TENANTS, work)) as PrismaRun,
     /** For rows that belong to no tenant. */

@@ -1,6 +1,7 @@
 // Runs a transaction of one tenant. Before the commit it writes log rows, the kept response of an idempotency key, and
 // notices for caches.
-import type { LogMacs } from './log-macs.ts';
+import type { LogMac } from '../crypto/log-mac.ts';
+import type { NewEvent } from './event-types.ts';
 import { insertLogs, type NewLog, type SignedLog } from './audit-rows.ts';
 import { type Change, type Changes, noticeOf } from '../base/cache.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
@@ -35,6 +36,8 @@ export type Transaction = {
   log(...rows: NewLog[]): void;
   /** For a statement that writes its log row itself. */
   signLog(row: NewLog): SignedLog;
+  /** The same for one that makes the row of its own columns. */
+  macOfLog(row: NewLog): LogMac;
   /** Adds a change that caches must forget: announced in this process, and to the others by a notice with the commit. */
   changed(change: Change): void;
 };
@@ -50,22 +53,41 @@ export type PrismaTransaction = Transaction & {
 };
 
 /** Collects what a transaction writes before its commit. */
-const createEnding = ({ tenant_id: own, logMacs }: { tenant_id: string; logMacs: LogMacs }) => {
+const createEnding = ({
+  tenant_id: own,
+  logMacs,
+  events,
+}: Pick<TenantDatabase, 'tenant_id' | 'logMacs' | 'events'>) => {
   const logs = new Map<string, SignedLog[]>();
+  const newEvents = new Map<string, NewEvent[]>();
   const changes: Change[] = [];
-  const signLog = (row: NewLog): SignedLog => logMacs.sign(own, row);
+  const note = (tenant_id: string, rows: readonly NewLog[]): void => {
+    const found = events.ofLogs(tenant_id, rows);
+    if (found.length > 0) newEvents.set(tenant_id, [...(newEvents.get(tenant_id) ?? []), ...found]);
+  };
+  const macOfLog = (row: NewLog): LogMac => {
+    note(own, [row]);
+    return logMacs.macOf(own, row);
+  };
+  const signLog = (row: NewLog): SignedLog => {
+    note(own, [row]);
+    return logMacs.sign(own, row);
+  };
   const logIn = (tenant_id: string, ...rows: NewLog[]): void => {
+    note(tenant_id, rows);
     const signed = rows.map((row) => logMacs.sign(tenant_id, row));
     logs.set(tenant_id, [...(logs.get(tenant_id) ?? []), ...signed]);
   };
   return {
     changes,
+    macOfLog,
     signLog,
     logIn,
     log: (...rows: NewLog[]): void => logIn(own, ...rows),
     changed: (change: Change): void => void changes.push(change),
     async write(query: Query, answer: KeptAnswer | undefined): Promise<void> {
       for (const [tenant_id, rows] of logs) if (rows.length > 0) await insertLogs(query, tenant_id, rows);
+      for (const [tenant_id, found] of newEvents) await events.queue(query, tenant_id, found);
       if (answer) await keepAnswer(query, own, answer);
       for (const change of changes) await query('notify', NOTIFY, [noticeOf(change)]);
     },
@@ -97,8 +119,8 @@ export const runTransaction = <T>(
 ): Promise<T> =>
   announcing(db, changes, (ending) =>
     db.transaction(async (query) => {
-      const { log, signLog, changed } = ending;
-      const result = await work({ tenant_id: db.tenant_id, query, log, signLog, changed });
+      const { log, macOfLog, signLog, changed } = ending;
+      const result = await work({ tenant_id: db.tenant_id, query, log, macOfLog, signLog, changed });
       await ending.write(query, keep?.(result));
       return result;
     }),
@@ -113,11 +135,14 @@ export const runPrismaTransaction = <T>(
 ): Promise<T> =>
   announcing(db, changes, async (ending) => {
     const { tenant_id, signedRows } = db;
-    const { log, logIn, signLog, changed } = ending;
+    const { log, logIn, macOfLog, signLog, changed } = ending;
     let commit = (): void => undefined;
     const done = await db.prismaTransaction(async (prisma, query) => {
       const signing = createSigning(signedRows, tenant_id, query);
-      const result = await work({ tenant_id, query, prisma, signing, signedRows, log, logIn, signLog, changed });
+      const result = await work({
+        ...{ tenant_id, query, prisma, signing, signedRows },
+        ...{ log, logIn, macOfLog, signLog, changed },
+      });
       await signing.write();
       await ending.write(query, keep?.(result));
       commit = signing.committed;

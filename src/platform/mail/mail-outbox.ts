@@ -16,13 +16,13 @@ export const MAILS_PER_TENANT_MAX = 200;
 /** The period that the limits count over. Afterwards the sweep deletes the row of a mail that was sent. */
 export const MAILS_COUNTED_MS = 3_600_000;
 
-/** `password_reset` brings a link, `password_was_reset` says that one was used. */
-export type MailKind = 'invitation' | 'password_reset' | 'password_was_reset';
+/** `password_reset` brings a link, `password_was_reset` says that one was used. `webhook_paused` has no link. */
+export type MailKind = 'invitation' | 'password_reset' | 'password_was_reset' | 'webhook_paused';
 
 export type NewMail = {
   id: string;
   kind: MailKind;
-  /** Of the invitation, or of the user whose password is reset. */
+  /** Of the invitation, of the user whose password is reset, or of the webhook. */
   invitation_id: string;
   address_digest: Uint8Array;
   /** The recipient and the secret of the link. */

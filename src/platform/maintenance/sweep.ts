@@ -5,6 +5,7 @@ import type { Config } from '../config/config.ts';
 import { firstIdAt } from '../crypto/ids.ts';
 import { faultOf } from '../db/faults.ts';
 import { MAILS_COUNTED_MS } from '../mail/mail-outbox.ts';
+import { TOKEN_EXPIRED } from '../db/audit-record.ts';
 import { insertLogs, type NewLog } from '../db/audit-rows.ts';
 import type { Database } from '../db/database.ts';
 import { type ErasedToken, recordErasures } from '../db/erasures.ts';
@@ -33,7 +34,7 @@ const FIND_EXPIRED = 'SELECT tenant_id, id FROM tokens WHERE expires_at <= $1 OR
  * Skips rows that another transaction is changing, until the next sweep: the change may move their expiry. Of one tenant, as
  * all statements that lock or write tokens: on Citus they reach one worker.
  */
-const LOCK_EXPIRED = `SELECT id, type, created_at FROM tokens WHERE tenant_id = $1 AND id = ANY ($2::text[]) AND expires_at <= $3
+const LOCK_EXPIRED = `SELECT id, type, container, created_at FROM tokens WHERE tenant_id = $1 AND id = ANY ($2::text[]) AND expires_at <= $3
 FOR UPDATE SKIP LOCKED`;
 
 const DELETE_LOCKED = ['tokens', 'token_cvcs'].map(
@@ -120,6 +121,13 @@ const DELETE_DRAFTS = `
 DELETE FROM code_drafts USING (
   SELECT tenant_id, id FROM code_drafts WHERE modified_at <= $1 ORDER BY modified_at LIMIT $2
 ) AS old WHERE code_drafts.tenant_id = old.tenant_id AND code_drafts.id = old.id AND code_drafts.modified_at <= $1`;
+
+/** How long deliveries are kept, whatever became of them. */
+export const DELIVERIES_KEPT_MS = 30 * 24 * 3_600_000;
+
+const DELETE_DELIVERIES = `
+DELETE FROM webhook_deliveries USING (SELECT tenant_id, id FROM webhook_deliveries WHERE id < $1 ORDER BY id LIMIT $2) AS old
+WHERE webhook_deliveries.tenant_id = old.tenant_id AND webhook_deliveries.id = old.id`;
 
 /** What no backup has any more. */
 const DELETE_ERASURES = `
@@ -210,17 +218,22 @@ const destroyKeys = async (pool: Pool, now: Date): Promise<void> => {
   }
 };
 
-const expiryLog = (id: string, entity_type: string, token_id: string, at: Date): NewLog => ({
+const expiryLog = (
+  id: string,
+  { id: token_id, type: entity_type, container }: ErasedToken & { container: string },
+  at: Date,
+): NewLog => ({
   id,
   actor_id: null,
   actor_type: 'system',
   entity_type,
   entity_ids: [token_id],
   operation: 'delete',
-  message: 'Token expired',
+  message: TOKEN_EXPIRED,
   created_at: at.toISOString(),
   disclosure: 'none',
   outcome: 'success',
+  event: { containers: [container] },
 });
 
 /**
@@ -229,7 +242,7 @@ const expiryLog = (id: string, entity_type: string, token_id: string, at: Date):
  * @returns how many expired tokens were found; 0 where all of them are being changed.
  */
 const deleteExpired = async (
-  { statements, logMacs }: Pick<Database, 'statements' | 'logMacs'>,
+  { statements, logMacs, events }: Pick<Database, 'statements' | 'logMacs' | 'events'>,
   now: Date,
   newLogId: (at: Date) => string,
   mayGoOn: () => Promise<boolean>,
@@ -246,15 +259,19 @@ const deleteExpired = async (
     isFirst = false;
     await statements.transaction(async (query) => {
       const wanted = rows.map(({ id }) => id);
-      const locked = (await query(undefined, LOCK_EXPIRED, [tenant_id, wanted, now])) as ErasedToken[];
+      const locked = (await query(undefined, LOCK_EXPIRED, [tenant_id, wanted, now])) as (ErasedToken & {
+        container: string;
+      })[];
       if (locked.length === 0) return;
       const ids = locked.map(({ id }) => id);
       for (const text of DELETE_LOCKED) await query(undefined, text, [tenant_id, ids]);
       await query(undefined, COUNT_DELETED, [tenant_id, locked.map(({ type }) => type)]);
       // Not the time at which the sweep began: streams and trees of the log take no row whose id is minutes old.
       const at = new Date(now.getTime() + performance.now() - beganMs);
-      const logs = locked.map(({ id, type }) => logMacs.sign(tenant_id, expiryLog(newLogId(at), type, id, at)));
-      await insertLogs(query, tenant_id, logs);
+      const logs = locked.map((token) => expiryLog(newLogId(at), token, at));
+      const signed = logs.map((log) => logMacs.sign(tenant_id, log));
+      await insertLogs(query, tenant_id, signed);
+      await events.queue(query, tenant_id, events.ofLogs(tenant_id, logs));
       await recordErasures(query, tenant_id, locked);
       deleted += locked.length;
     });
@@ -289,7 +306,7 @@ const deleteOfTenants = async ({ query, transaction }: Database['statements'], n
  * @returns whether another step is needed.
  */
 export const sweepOnce = async (
-  { pool, statements, logMacs }: Pick<Database, 'pool' | 'statements' | 'logMacs'>,
+  { pool, statements, logMacs, events }: Pick<Database, 'pool' | 'statements' | 'logMacs' | 'events'>,
   now: Date,
   newLogId: (at: Date) => string,
   { erasuresKeptMs, runsKeptMs, usageKeptMs }: Pick<Config, 'erasuresKeptMs' | 'runsKeptMs' | 'usageKeptMs'>,
@@ -303,7 +320,8 @@ export const sweepOnce = async (
     );
     const cvcs = await run(DELETE_CVCS, [now, SWEEP_ROWS_MAX]);
     const links = await run(DELETE_LINKS_OF_EXPIRED, [now, SWEEP_ROWS_MAX, LINKS_MAX]);
-    const expired = links === LINKS_MAX ? 0 : await deleteExpired({ statements, logMacs }, now, newLogId, mayGoOn);
+    const expired =
+      links === LINKS_MAX ? 0 : await deleteExpired({ statements, logMacs, events }, now, newLogId, mayGoOn);
     const answers = await run(DELETE_ANSWERS, [now, SWEEP_ROWS_MAX]);
     const mails = await run(DELETE_MAILS, [now, new Date(now.getTime() - MAILS_COUNTED_MS), SWEEP_ROWS_MAX]);
     const sessions = await run(DELETE_EXPIRED('sessions'), [now, SWEEP_ROWS_MAX]);
@@ -319,6 +337,7 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     const runs = await run(DELETE_RUNS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
+    const deliveries = await run(DELETE_DELIVERIES, [firstIdAt(now.getTime() - DELIVERIES_KEPT_MS), SWEEP_ROWS_MAX]);
     const usage = await run(DELETE_USAGE, [new Date(now.getTime() - usageKeptMs), SWEEP_ROWS_MAX]);
     const drafts = await run(DELETE_DRAFTS, [new Date(now.getTime() - DRAFTS_KEPT_MS), SWEEP_ROWS_MAX]);
     await run(ADD_UP_COUNTS);
@@ -340,6 +359,7 @@ export const sweepOnce = async (
       budgets,
       erasures,
       runs,
+      deliveries,
       usage,
       drafts,
       left,

@@ -250,6 +250,17 @@ export const metricDefinitions = {
     help: 'Mails of all servers that wait to be sent, counted to 10,000. Absent without a mail server, or if the database does not answer.',
     ofWorkers: 'max',
   },
+  strongroom_webhook_deliveries_total: {
+    type: 'counter',
+    labels: ['outcome'],
+    help: 'Attempts to deliver an event to a webhook: `delivered`, `failed` and tried again later, or `dead`: the last attempt failed.',
+  },
+  strongroom_webhook_deliveries_waiting: {
+    type: 'gauge',
+    labels: [],
+    help: 'Events of all tenants that wait to be delivered, counted twice a minute. Absent until the first count.',
+    ofWorkers: 'max',
+  },
 } as const satisfies Record<string, MetricDefinition>;
 
 export type MetricName = keyof typeof metricDefinitions;

@@ -119,7 +119,8 @@ ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at =
 
 export const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
 
-export const LOCK_FOR_DELETE = 'SELECT id, created_at FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
+export const LOCK_FOR_DELETE =
+  'SELECT id, container, created_at FROM tokens WHERE tenant_id = $1 AND id = $2 FOR UPDATE';
 
 /** Which ids are in use, by expired tokens too. */
 export const FIND_TAKEN_IDS = 'SELECT id FROM tokens WHERE tenant_id = $1 AND id = ANY($2::text[])';

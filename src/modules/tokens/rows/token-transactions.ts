@@ -129,10 +129,13 @@ export const removeToken = async (
   // Waits for a concurrent change, so that the next statement also sees a security code that the change writes.
   const locked = (await query('lock-for-delete', LOCK_FOR_DELETE, [tenant_id, id])) as {
     id: string;
+    container: string;
     created_at: Date;
   }[];
-  const values = [tenant_id, id, container, signLog(log)];
-  if ((await query('delete-token', DELETE_TOKEN, values)).length === 0) return false;
+  // Signed only where it will be written: its event would tell of what did not happen.
+  if (locked[0]?.container !== container) return false;
+  const values = [tenant_id, id, container, signLog({ ...log, event: { containers: [container] } })];
+  await query('delete-token', DELETE_TOKEN, values);
   await recordErasures(query, tenant_id, locked);
   return true;
 };
@@ -150,7 +153,7 @@ export const removeTokens = async (
     await query('delete-cvcs', DELETE_CVCS, [tenant_id, ids]);
     await query('count-deleted', COUNT_DELETED, [tenant_id, group.map(({ type }) => type)]);
     await recordErasures(query, tenant_id, group);
-    const logs = group.map((token) => signLog(logOf(token)));
+    const logs = group.map((token) => signLog({ ...logOf(token), event: { containers: [token.container] } }));
     await insertLogs(query, tenant_id, logs);
   }
 };

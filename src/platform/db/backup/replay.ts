@@ -4,7 +4,7 @@ import type { Client } from 'pg';
 /** How many records of a kind were in the backup and are deleted again, and how many erasures the list has. `tenants` has their ids. */
 export type Replayed = { listed: number; deleted: Record<ErasureKind, number>; tenants: string[] };
 
-const KINDS = ['tenant', 'application', 'api_key', 'proxy', 'member', 'invitation', 'token'] as const;
+const KINDS = ['tenant', 'application', 'api_key', 'proxy', 'webhook', 'member', 'invitation', 'token'] as const;
 
 export type ErasureKind = (typeof KINDS)[number];
 
@@ -40,6 +40,7 @@ WITH gone AS (${erased('proxy', 'proxies', 'id::text')} RETURNING t.tenant_id, t
 ), keys AS (DELETE FROM proxy_keys k USING gone WHERE k.tenant_id = gone.tenant_id AND k.proxy_id = gone.id
 )
 SELECT id FROM gone`,
+  webhook: `${erased('webhook', 'webhooks', 'id::text')} RETURNING t.id`,
   member: `
 WITH gone AS (${erased('member', 'members', 'id::text')} RETURNING t.tenant_id, t.id
 ), memberships AS (DELETE FROM memberships m USING gone WHERE m.tenant_id = gone.tenant_id AND m.member_id = gone.id

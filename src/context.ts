@@ -24,7 +24,7 @@ import type { Operation } from './platform/base/event-loop.ts';
 import { createHeldOperations } from './platform/base/held-operations.ts';
 import { createEgress, type Resolver } from './platform/egress/client.ts';
 import { StartError } from './platform/base/errors.ts';
-import { createLog } from './platform/base/log.ts';
+import { type Alarm, createLog } from './platform/base/log.ts';
 import { createMetrics } from './platform/metrics/metrics.ts';
 import { readPlatform } from './platform/services/platform-metrics.ts';
 import { renderMetrics } from './platform/metrics/render.ts';
@@ -100,7 +100,8 @@ export const createPlatform = async (config: Config, role: Role, overrides: Over
 
 const build = async (config: Config, role: Role, overrides: Overrides, start: Start): Promise<Platform> => {
   const environment = environmentOf(config);
-  const log = createLog(config.logLevel, overrides.logDestination, overrides.logFields);
+  let onAlarm = (_alarm: Alarm): void => undefined;
+  const log = createLog(config.logLevel, overrides.logDestination, overrides.logFields, (alarm) => onAlarm(alarm));
   const testClock = config.testEndpoints ? createTestClock() : undefined;
   const now = overrides.now ?? testClock?.now ?? (() => new Date());
   const monotonicMs = () => performance.now();
@@ -163,6 +164,7 @@ const build = async (config: Config, role: Role, overrides: Overrides, start: St
     else if (change.subject === 'tenant') keyring.forgetTenant(change.id);
   });
   await db.events.open({ log, changes });
+  onAlarm = (alarm) => db.events.raise(alarm, now());
   if (role === 'server') {
     const announce = (change: Announced | undefined): void => change && changes.announce(change);
     const notices = listenForNotices(poolConfig, {

@@ -463,6 +463,37 @@ const newOwner = async (): Promise<{ mine: BasisTheoryClient; of: TestTenant }> 
   return { mine: clientOf(of.api_key), of };
 };
 
+const newWebhook = () =>
+  client.webhooks.create({ name: 'W', url: `https://upstream.test:${upstream.port}/`, events: ['token.created'] });
+
+const ofWebhooks: Record<string, () => Promise<void>> = {
+  'webhooks.create: with types of events': async () => {
+    const made = await newWebhook();
+    expect([made.status, made.events, made.createdBy]).toEqual(['enabled', ['token.created'], tenant.application_id]);
+  },
+  'webhooks.list: all': async () => {
+    const { id } = await newWebhook();
+    expect(idsOf((await client.webhooks.list()).data)).toContain(id);
+  },
+  'webhooks.get: by its id': async () => {
+    const { id } = await newWebhook();
+    expect(await client.webhooks.get(id)).toMatchObject({ id, name: 'W' });
+  },
+  'webhooks.update: with another URL': async () => {
+    const { id } = await newWebhook();
+    const url = `https://upstream.test:${upstream.port}/other`;
+    expect((await client.webhooks.update(id, { name: 'X', url, events: ['proxy.created'] })).url).toBe(url);
+  },
+  'webhooks.delete: by its id': async () => {
+    const { id } = await newWebhook();
+    await client.webhooks.delete(id);
+    expect(await statusOf(client.webhooks.get(id))).toBe(404);
+  },
+  'webhooks.events.list: all types': async () => {
+    expect(await client.webhooks.events.list()).toContain('token.expired');
+  },
+};
+
 const ofTenants: Record<string, () => Promise<void>> = {
   'permissions.list: all': async () => {
     const listed = await client.permissions.list();
@@ -587,7 +618,7 @@ const ofTenants: Record<string, () => Promise<void>> = {
   },
 };
 
-const runs = { ...ofTokens, ...ofApplications, ...ofReactors, ...ofProxies, ...ofTenants };
+const runs = { ...ofTokens, ...ofApplications, ...ofReactors, ...ofProxies, ...ofWebhooks, ...ofTenants };
 
 test('each call of the list is made', () => {
   expect(Object.keys(runs).toSorted()).toEqual(calls.map(idOf).toSorted());

@@ -163,7 +163,7 @@ const optionalsOf = (given: Node, path: Path = []): Path[] => {
 const schemaOf = ({ schema }: Base): Node => ({ $ref: `#/components/schemas/${schema}` });
 
 /** What differs between two records that are made of the same request. */
-const ownOfRecord = new Set(['id', 'key', 'session_key', 'collect_url', 'email', 'allowed_addresses']);
+const ownOfRecord = new Set(['id', 'key', 'secret', 'session_key', 'collect_url', 'email', 'allowed_addresses']);
 
 const comparable = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(comparable);

@@ -697,7 +697,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
       const path = row.path(world as unknown as World);
       const answer = await send(route, { ...row, path: () => path }, own.tenant.api_key, own);
       expect(answer.status, answer.text).toBe(400);
-      expect(Object.keys(answer.body.errors)).toEqual(['id']);
+      expect(Object.keys(answer.body.errors)[0]).toBe('id');
     },
   );
 

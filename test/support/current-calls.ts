@@ -132,6 +132,12 @@ export const calls: SdkCall[] = [
   ...working('tenants.invitations.get', 'by its id'),
   ...working('tenants.invitations.resend', 'with a new link'),
   ...working('tenants.invitations.delete', 'which ends the link'),
+  ...working('webhooks.create', 'with types of events'),
+  ...working('webhooks.list', 'all'),
+  ...working('webhooks.get', 'by its id'),
+  ...working('webhooks.update', 'with another URL'),
+  ...working('webhooks.delete', 'by its id'),
+  ...working('webhooks.events.list', 'all types'),
 ];
 
 /** Methods that the vault does not have, by the beginning of their names. */
@@ -145,9 +151,9 @@ export const missing: MissingGroup[] = [
       'Collect cards with [Fields](docs/guides/collect-cards.md): your server creates a session for the page, with the origins and tokens that it is for.',
   },
   {
-    prefixes: ['webhooks.'],
-    what: 'Webhooks',
-    instead: 'Not there yet. Read `GET /logs` from a cursor, or stream the log to a file (`LOG_STREAM`).',
+    prefixes: ['webhooks.ping'],
+    what: 'Whether the service runs',
+    instead: '`GET /ready`.',
   },
   {
     prefixes: ['applicationTemplates.'],

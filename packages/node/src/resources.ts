@@ -100,4 +100,17 @@ export const resources = {
     listByCursor: 'listTokensByCursor',
     searchByCursor: 'searchTokensByCursor',
   },
+  webhooks: {
+    create: 'createWebhook',
+    list: 'listWebhooks',
+    get: 'getWebhook',
+    update: 'updateWebhook',
+    patch: 'patchWebhook',
+    delete: 'deleteWebhook',
+    rotateSecret: 'rotateWebhookSecret',
+    ping: 'pingWebhook',
+    listEventTypes: 'listWebhookEventTypes',
+    listDeliveries: 'listWebhookDeliveries',
+    replayDelivery: 'replayWebhookDelivery',
+  },
 } as const satisfies Record<string, Record<string, OperationName>>;

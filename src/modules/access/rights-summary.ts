@@ -96,6 +96,7 @@ const areas: readonly [prefix: string, noun: string][] = [
   ['reactor', 'reactors and their code'],
   ['proxy', 'proxies with their keys and code'],
   ['access', 'who may do what'],
+  ['webhook', 'webhooks and their deliveries'],
   ['log', 'the log'],
   ['report', 'usage reports'],
   ['tenant:member', 'people'],

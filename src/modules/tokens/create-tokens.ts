@@ -10,7 +10,6 @@ import {
   TOKEN_ASSOCIATED,
   tokenLogRows,
 } from '../../platform/db/audit-record.ts';
-import type { NewLog } from '../../platform/db/audit-rows.ts';
 import type { Transaction } from '../../platform/db/transaction.ts';
 import {
   type Fingerprint,

@@ -2,8 +2,7 @@
 import { logRow, vaultItself, WEBHOOK_PAUSED } from '../../platform/db/audit-record.ts';
 import type { NewEvent } from '../../platform/db/event-types.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
-import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { runPrismaTransaction } from '../../platform/db/transaction.ts';
+import { type PrismaTransaction, runPrismaTransaction } from '../../platform/db/transaction.ts';
 import { addMail } from '../../platform/mail/mail-outbox.ts';
 import { openPerson } from '../access/person.ts';
 import { digestOfAddress } from '../people/address.ts';

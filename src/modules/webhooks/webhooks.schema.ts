@@ -73,20 +73,20 @@ const given = {
 const CONTAINER =
   'Of tokens, only those in this container or below it, and with their masks. The caller must see these masks itself. Events of other things are sent as well.';
 
-export const newWebhook = z
-  .object(
-    {
-      ...given,
-      container: optional(given.container).meta({
-        description: `${CONTAINER} Left out: tokens of all containers, without masks.`,
-        example: exampleWebhook.container,
-      }),
-    },
-    'the body must be an object',
-  )
-  .meta({ id: 'CreateWebhookRequest', description: 'A webhook to create.' });
+const webhookBody = z.object(
+  {
+    ...given,
+    container: optional(given.container).meta({
+      description: `${CONTAINER} Left out: tokens of all containers, without masks.`,
+      example: exampleWebhook.container,
+    }),
+  },
+  'the body must be an object',
+);
 
-export const webhookChange = newWebhook.meta({
+export const newWebhook = webhookBody.meta({ id: 'CreateWebhookRequest', description: 'A webhook to create.' });
+
+export const webhookChange = webhookBody.meta({
   id: 'UpdateWebhookRequest',
   description: 'The new state of the webhook, as a whole. Its secret and its status stay.',
 });
@@ -175,7 +175,11 @@ const exampleDelivery = {
 };
 
 const waitingDelivery = {
-  ...{ id: DELIVERY_ID, webhook_id: EXAMPLE_ID, type: 'token.created', state: 'waiting', attempts: 0 },
+  id: DELIVERY_ID,
+  webhook_id: EXAMPLE_ID,
+  type: 'token.created',
+  state: 'waiting',
+  attempts: 0,
   created_at: '2026-11-20T18:04:05.123Z',
   next_attempt_at: '2026-11-21T09:30:00.000Z',
 };

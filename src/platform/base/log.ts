@@ -93,14 +93,36 @@ let standardOutput: DestinationStream | undefined;
 /** Where all logs of this process write: each would have a buffer and a listener of its own otherwise. */
 export const useStandardOutput = (): DestinationStream => (standardOutput ??= createStandardOutput());
 
-/** @param destination where lines go; standard output when not given. @param fields of every line. */
-export const createLog = (level: string, destination?: DestinationStream, fields?: Record<string, unknown>): Log =>
+/** What an alarm about a tenant says: names and ids of the vault's own. */
+export type Alarm = { alarm: string; tenant_id: string; record: string | undefined; record_id: string | undefined };
+
+const alarmOf = (fields: unknown): Alarm | undefined => {
+  const { alarm, tenant_id, record, table, record_id, row_id } = (fields ?? {}) as Record<string, unknown>;
+  if (typeof alarm !== 'string' || typeof tenant_id !== 'string') return undefined;
+  const textOf = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
+  return { alarm, tenant_id, record: textOf(record ?? table), record_id: textOf(record_id ?? row_id) };
+};
+
+/** @param destination where lines go; standard output when not given. @param fields of every line. @param onAlarm told of each alarm about a tenant. */
+export const createLog = (
+  level: string,
+  destination?: DestinationStream,
+  fields?: Record<string, unknown>,
+  onAlarm?: (alarm: Alarm) => void,
+): Log =>
   pino(
     {
       level,
       base: fields,
       timestamp: pino.stdTimeFunctions.isoTime,
       formatters: { level: (label) => ({ level: label }) },
+      hooks: {
+        logMethod(args, method) {
+          const alarm = onAlarm && alarmOf(args[0]);
+          if (alarm) onAlarm(alarm);
+          return method.apply(this, args);
+        },
+      },
       serializers: { err: describeError, error: describeError },
       // Defence in depth behind the allowlist: values of these names are never logged.
       redact: { paths: ['api_key', 'key', 'data', 'headers', 'body'], censor: '[sensitive]' },

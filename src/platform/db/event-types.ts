@@ -1,4 +1,5 @@
 // The types of events that webhooks may ask for, and which event a row of the audit log or the end of a run is.
+import type { Alarm } from '../base/log.ts';
 import type { NewLog } from './audit-rows.ts';
 import {
   DRAFT_DELETED,
@@ -152,6 +153,23 @@ export const eventsOfLog = (row: NewLog): NewEvent[] => {
     },
   }));
 };
+
+/** One event a minute for each alarm and record. */
+export const eventOfAlarm = ({ alarm, tenant_id, record, record_id }: Alarm, at: Date): NewEvent => ({
+  source_id: minuteId(Math.floor(at.getTime() / MINUTE_MS) * MINUTE_MS),
+  type: 'alarm.raised',
+  entity_id: `${alarm} ${record_id ?? tenant_id}`,
+  occurred_at: at.toISOString(),
+  due_at: at.toISOString(),
+  is_token: false,
+  count: 1,
+  facts: {
+    id: record_id ?? tenant_id,
+    alarm,
+    ...(record !== undefined && { record }),
+    actor: { id: null, type: 'system' },
+  },
+});
 
 const failures: ReadonlySet<RunOutcome> = new Set(['failed', 'crashed', 'timed_out', 'out_of_memory']);
 

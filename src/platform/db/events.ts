@@ -1,9 +1,9 @@
 // Writes events for webhooks in the transaction of the change, and knows which tenants have webhooks, so that the others pay nothing.
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Announced } from '../base/cache.ts';
-import type { Log } from '../base/log.ts';
+import type { Alarm, Log } from '../base/log.ts';
 import type { NewLog } from './audit-rows.ts';
-import { EVERY_EVENT, eventOfRun, eventsOfLog, type NewEvent } from './event-types.ts';
+import { EVERY_EVENT, eventOfAlarm, eventOfRun, eventsOfLog, type NewEvent } from './event-types.ts';
 import type { LogMacs } from './log-macs.ts';
 import type { NewRun } from './run-rows.ts';
 import type { Query } from './statements.ts';
@@ -95,6 +95,15 @@ export const createEvents = (query: Query, logMacs: Pick<LogMacs, 'macOfEvent'>)
     return { ...event, event: text, mac: logMacs.macOfEvent(tenant_id, text) };
   };
 
+  const queue = async (within: Query, tenant_id: string, events: readonly NewEvent[]): Promise<void> => {
+    for (let from = 0; from < events.length; from += EVENTS_AT_ONCE) {
+      const slice = events.slice(from, from + EVENTS_AT_ONCE);
+      const rows = slice.map((event, n) => ({ n: from + n, ...rowOf(tenant_id, event) }));
+      await within('queue-events', QUEUE, [tenant_id, JSON.stringify(rows)]);
+    }
+    if (events.length > 0) tell();
+  };
+
   return {
     /** Reads which events are wanted, and keeps it so. @throws unavailable. */
     open: async (services: {
@@ -135,14 +144,12 @@ export const createEvents = (query: Query, logMacs: Pick<LogMacs, 'macOfEvent'>)
         : [],
 
     /** Writes the deliveries of events within the transaction of their changes. */
-    queue: async (within: Query, tenant_id: string, events: readonly NewEvent[]): Promise<void> => {
-      for (let from = 0; from < events.length; from += EVENTS_AT_ONCE) {
-        const rows = events
-          .slice(from, from + EVENTS_AT_ONCE)
-          .map((event, n) => ({ n: from + n, ...rowOf(tenant_id, event) }));
-        await within('queue-events', QUEUE, [tenant_id, JSON.stringify(rows)]);
-      }
-      if (events.length > 0) tell();
+    queue,
+
+    /** Writes the event of an alarm, which belongs to no transaction. Where it cannot be written, the process log has the alarm. */
+    raise: (alarm: Alarm, at: Date): void => {
+      if (wants(alarm.tenant_id, 'alarm.raised'))
+        queue(query, alarm.tenant_id, [eventOfAlarm(alarm, at)]).catch(() => undefined);
     },
 
     /** Calls a listener soon after events were written by this process. */

@@ -139,10 +139,8 @@ export const runPrismaTransaction = <T>(
     let commit = (): void => undefined;
     const done = await db.prismaTransaction(async (prisma, query) => {
       const signing = createSigning(signedRows, tenant_id, query);
-      const result = await work({
-        ...{ tenant_id, query, prisma, signing, signedRows },
-        ...{ log, logIn, macOfLog, signLog, changed },
-      });
+      const own = { tenant_id, query, prisma, signing, signedRows };
+      const result = await work({ ...own, log, logIn, macOfLog, signLog, changed });
       await signing.write();
       await ending.write(query, keep?.(result));
       commit = signing.committed;

@@ -27,10 +27,10 @@ import type { ReactorsContext } from './modules/reactors/context.ts';
 import { countNoEchoes } from './modules/tokens/echo/echo-guard.ts';
 import { countNoRuns } from './modules/runs/run.ts';
 import { createOfficialReader } from './modules/code/official.ts';
-import { createReactorFinder } from './modules/reactors/reactor-finder.ts';
+import { createReactorFinder, findReactorPin } from './modules/reactors/reactor-finder.ts';
 import type { ProxyContext } from './modules/proxy/context.ts';
 import { forwardForCode } from './modules/proxy/forward.ts';
-import { createProxyFinder } from './modules/proxy/proxy-finder.ts';
+import { createProxyFinder, findProxyPin } from './modules/proxy/proxy-finder.ts';
 import { createSessionFinder } from './modules/people/sessions.ts';
 import { createProviderClients } from './modules/people/sso/provider-client.ts';
 
@@ -46,6 +46,7 @@ const createAccess = (platform: Platform): AccessContext => {
     refusals,
     requestRates: createRequestRates(platform),
     replayChecks: undefined,
+    boundTargets: {},
     proxyKeys: {},
   };
 };
@@ -74,11 +75,14 @@ const createCode = (tokens: TokensContext): CodeContext => ({
 const createReactors = (code: CodeContext): ReactorsContext => {
   countNoRuns(code);
   countNoEchoes(code);
-  return { ...code, reactors: createReactorFinder({ ...code, readOfficial: createOfficialReader() }) };
+  const reactors = createReactorFinder({ ...code, readOfficial: createOfficialReader() });
+  code.boundTargets.reactors = findReactorPin(reactors);
+  return { ...code, reactors };
 };
 
 const createProxy = (reactors: ReactorsContext): ProxyContext => {
   const context = { ...reactors, proxies: createProxyFinder(reactors) };
+  reactors.boundTargets.proxies = findProxyPin(reactors);
   reactors.proxyKeys.find = (key) => context.proxies.findProxyBeforeCaller(key);
   reactors.serviceCalls.forward = (...call) => forwardForCode(context, ...call);
   return context;

@@ -231,6 +231,8 @@ CREATE TABLE tokens (
   -- Whether the sweep is to make the digests again: after a writer that does not know all of them.
   digests_due BOOLEAN NOT NULL DEFAULT true,
   expires_at TIMESTAMPTZ(3),
+  -- Where the value may go, how often and until when. NULL without bounds.
+  bound_to JSONB,
   -- Whether a mask hides the value from a plain permission: searches by value find only tokens without one.
   masked BOOLEAN NOT NULL,
   created_at TIMESTAMPTZ(3) NOT NULL,
@@ -285,6 +287,16 @@ CREATE TABLE token_associations (
 CREATE INDEX token_associations_tenant_id_child_id_idx ON token_associations (tenant_id, child_id);
 CREATE INDEX token_associations_tenant_id_parent_id_child_created_at_chi_idx
   ON token_associations (tenant_id, parent_id, child_created_at, child_id DESC);
+
+-- Uses of a token whose bound, or the access rule of an application, counts them. The application of its own bound is all zeros.
+CREATE TABLE token_uses (
+  tenant_id UUID NOT NULL,
+  token_id TEXT COLLATE "C" NOT NULL,
+  application_id UUID NOT NULL,
+  uses INTEGER NOT NULL,
+  PRIMARY KEY (tenant_id, token_id, application_id),
+  FOREIGN KEY (tenant_id, token_id) REFERENCES tokens (tenant_id, id) ON DELETE CASCADE
+);
 
 -- Changes of the number of tokens, which each write appends and the sweep adds up. One row for each count would be a lock.
 CREATE TABLE token_counts (
@@ -836,7 +848,7 @@ BEGIN
   FOR r IN
     SELECT g.* FROM ROWS FROM (json_to_recordset(given) AS (
       id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
-      search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
+      search_indexes text[], search_digests text[], expires_at timestamptz, bound_to jsonb, masked boolean, cvc_sealed text,
       cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, seen text[]
     )) WITH ORDINALITY AS g
   LOOP
@@ -847,7 +859,7 @@ BEGIN
         SELECT t.id, t.created_at FROM tokens t
         WHERE t.tenant_id IS NOT DISTINCT FROM of_tenant AND t.fingerprint = r.fingerprint
           AND t.fingerprint_expression = r.fingerprint_expression AND t.container LIKE ANY (r.seen)
-          AND (t.expires_at IS NULL OR t.expires_at > r.created_at)
+          AND (t.expires_at IS NULL OR t.expires_at > r.created_at) AND t.bound_to IS NOT DISTINCT FROM r.bound_to
         OFFSET 0
       ) AS equal ORDER BY equal.created_at, equal.id LIMIT 1;
     END IF;
@@ -857,9 +869,10 @@ BEGIN
       CONTINUE;
     END IF;
     INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-      search_indexes, search_digests, digests_due, expires_at, masked, created_at, created_by)
+      search_indexes, search_digests, digests_due, expires_at, bound_to, masked, created_at, created_by)
     VALUES (of_tenant, r.id, r.type, decode(r.sealed, 'base64'), r.fingerprint, r.fingerprint_expression, r.container,
-      r.metadata, r.search_indexes, r.search_digests, false, r.expires_at, r.masked, r.created_at, r.created_by);
+      r.metadata, r.search_indexes, r.search_digests, false, r.expires_at, r.bound_to, r.masked, r.created_at,
+      r.created_by);
     IF r.cvc_sealed IS NOT NULL THEN
       INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)
       VALUES (of_tenant, r.id, decode(r.cvc_sealed, 'base64'), r.cvc_expires_at);

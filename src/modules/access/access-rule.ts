@@ -1,5 +1,6 @@
 // Access rules: their schema and limits.
 import { z } from 'zod';
+import type { StoredBound } from './bounds.ts';
 import { parseContainer } from './containers.ts';
 import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { isPermission, notPermission, type Permission, permissions } from './permissions.ts';
@@ -66,4 +67,5 @@ export type RuleCondition = z.infer<typeof condition>;
 
 type Parsed = z.infer<typeof accessRuleSchema>;
 
-export type AccessRule = Omit<Parsed, 'container' | 'conditions'> & Partial<Pick<Parsed, 'container' | 'conditions'>>;
+export type AccessRule = Omit<Parsed, 'container' | 'conditions'> &
+  Partial<Pick<Parsed, 'container' | 'conditions'>> & { bound_to?: StoredBound | undefined };

@@ -10,7 +10,14 @@ import { type FoundClaim, releaseIdempotencyKey, takeIdempotencyKey } from './ro
 import { claimMs } from '../../platform/base/times.ts';
 import { addressOfIp } from '../../platform/base/ip-place.ts';
 import { type AppError, failure, forbidden, internal } from '../../platform/base/errors.ts';
-import { type AnswerBasis, createAnswerRecord, type Decision, showsLess } from './answer-record.ts';
+import {
+  type AnswerBasis,
+  createAnswerRecord,
+  type Decision,
+  type LoggedOperation,
+  showsLess,
+} from './answer-record.ts';
+import { allowsLogged } from './bounds.ts';
 import type { Caller } from './caller.ts';
 import { apiKeysIn, parseApiKey } from './api-keys.ts';
 import { findApiKeyBeforeCaller } from './rows/api-keys.ts';
@@ -18,7 +25,7 @@ import { findSessionBeforeCaller } from './rows/find-session.ts';
 import { countCreates } from './failures.ts';
 import { checkGrants } from './grants.ts';
 import { countTokens } from './daily-counts.ts';
-import { holdsAnywhere, visibilityUnder, wouldDecide } from './rules.ts';
+import { holdsAnywhere, transformUnder, visibilityUnder, wouldDecide } from './rules.ts';
 
 const KEPT_MS = 24 * 3_600_000;
 
@@ -247,8 +254,12 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
     if (container === undefined || shown === undefined) continue;
     const place = isStored && id !== undefined ? places.get(id) : undefined;
     const target = { ...(id !== undefined && { id }), container: place?.container ?? container };
-    const today = wouldDecide(actor, permission, target);
-    if (today === undefined) throw forbidden(permission);
+    const decided = wouldDecide(actor, permission, target);
+    if (decided === undefined) throw forbidden(permission);
+    const bound = place?.bound_to ?? undefined;
+    const isUse = permission === 'token:use';
+    if (isUse && bound && !usesOf(basis, id).every((row) => allowsLogged(bound, row))) hidden ??= noLongerShown();
+    const today = isUse ? decided : transformUnder(bound, decided);
     // A deleted token shows nothing. It is no obstacle to the answer that deleted it.
     if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();
     const isHidden = place ? place.masked : hasMask;
@@ -258,6 +269,10 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
   }
   return hidden;
 };
+
+/** The log rows of the uses of a token. */
+const usesOf = ({ logged }: AnswerBasis, id: string | undefined): LoggedOperation[] =>
+  logged.filter(({ operation, entity_ids }) => operation === 'use' && id !== undefined && entity_ids.includes(id));
 
 /** Values leave again: they count for today, as they did for the day of the request. @throws too_many_requests; unavailable. */
 const countAgain = async (ctx: AccessContext, work: Work, { counted }: AnswerBasis): Promise<void> => {

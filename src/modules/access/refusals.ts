@@ -157,7 +157,8 @@ export const createRefusalLog = (ctx: Pick<Platform, 'db' | 'log' | 'randomBytes
   timer.unref();
 
   return {
-    record: (caller, { permission }, entity_id) => {
+    record: (caller, { permission, refused }, entity_id) => {
+      if (refused) return recordRow(caller.tenant_id, logRow(ctx, caller, { ...refused, outcome: 'refused' }));
       const { entity_type, operation } = permission
         ? aboutOf(permission)
         : { entity_type: 'tenant', operation: 'use' as const };

@@ -7,7 +7,7 @@ import type { Permission } from './permissions.ts';
 export type DecidingRights = Pick<Caller, 'permissions' | 'rules'>;
 
 /** A rule, or the last one: a plain permission, which is on all tokens. */
-export type Decider = Pick<AccessRule, 'container' | 'conditions'> & { transform: Transform };
+export type Decider = Pick<AccessRule, 'container' | 'conditions' | 'bound_to'> & { transform: Transform };
 
 const plainPermission: Decider = { container: '/', transform: 'default' };
 

@@ -5,6 +5,7 @@ import { noteDecision, noteDecisionOverNew } from './decisions.ts';
 import { type Disclosure } from '../../platform/db/audit-record.ts';
 import { forbidden } from '../../platform/base/errors.ts';
 import { containerCovers } from './containers.ts';
+import { bindsDestination, type StoredBound } from './bounds.ts';
 import { type Decider, type DecidingRights, findDecider, type SkipReason } from './rule-walk.ts';
 import type { TokenCondition } from './token-condition.ts';
 import type { Caller } from './caller.ts';
@@ -32,6 +33,10 @@ export const findDeciderFor = (
   target: Target,
   onSkip?: (index: number, why: SkipReason) => void,
 ): Decider | undefined => findDecider(rights, permission, (rule) => reaches(rule, target), onSkip);
+
+/** The bound of the rule that lets a caller use a token. */
+export const boundOfUse = (caller: Caller, target: Target): StoredBound | undefined =>
+  findDeciderFor(caller, 'token:use', target)?.bound_to;
 
 /**
  * As `decide`, without recording the decision.
@@ -66,6 +71,12 @@ export const getTransformOfNew = (
 
 /** A higher number shows more. */
 export const strengths: Record<Transform, number> = { redact: 0, mask: 1, default: 2, reveal: 3 };
+
+/** What a read may show. A value whose destinations are bound is read by nobody: every caller sees the mask at most. */
+export const transformUnder = <T extends Transform | undefined>(
+  bound: StoredBound | null | undefined,
+  transform: T,
+): T | 'mask' => (transform !== undefined && transform !== 'redact' && bindsDestination(bound) ? 'mask' : transform);
 
 /** @param transform as `decide` returns it. @param hasMask whether the token has a mask, of its own or of its type. */
 export const visibilityOf = (transform: Transform | undefined, hasMask: boolean): Visibility => {
@@ -109,8 +120,14 @@ export const accessOf = (caller: Caller, permission: Permission): TokenCondition
   return any(rules.map(reachOf));
 };
 
-/** The tokens whose value a permission shows, as a condition for a list. As in `decide`, the first rule that reaches a token decides. */
-export const valueShownWhere = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
+/** The tokens whose value a permission shows, as a condition for a list. Without those that nobody reads. */
+export const valueShownWhere = (caller: Caller, permission: Permission): TokenCondition => {
+  const shown = valueRevealedWhere(caller, permission);
+  return shown === 'everything' ? { kind: 'readable' } : all([{ kind: 'readable' }, shown]);
+};
+
+/** As in `decide`, the first rule that reaches a token decides. */
+const valueRevealedWhere = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
   if (caller.findsAnyValue) return 'everything';
   let shown: TokenCondition | 'everything' | undefined = caller.permissions.has(permission)
     ? { kind: 'unmasked' }

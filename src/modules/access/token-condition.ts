@@ -8,6 +8,8 @@ export type TokenCondition =
   | { kind: 'starts_with'; column: 'id' | 'container'; prefix: string }
   /** Without a mask, of its own or of its type. */
   | { kind: 'unmasked' }
+  /** Without a bound that names where the value may go: such a value is read by nobody. */
+  | { kind: 'readable' }
   | { kind: 'nothing' }
   /** One of the keyed digests that the token can be found by. */
   | { kind: 'digest'; digest: string }

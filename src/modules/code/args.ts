@@ -1,5 +1,6 @@
 // Args of an invocation: replaces expressions by values of tokens, and limits depth and size.
 import type { Accounts, Reservation } from '../../platform/base/accounts.ts';
+import type { Use } from '../access/bounds.ts';
 import type { Work } from '../access/work.ts';
 import type { CodeContext } from './context.ts';
 import { invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
@@ -47,6 +48,7 @@ export type OpenedArgs = { args: Json | undefined; isLogged: boolean };
  * Replaces expressions by values, under the caller's token:use. The log rows are committed when this returns.
  * @param options.beside rows that are written with those of the tokens.
  * @param options.write writes all of these rows.
+ * @param options.use what is done with the values, for their bounds.
  * @param options.held memory for the values, which is reserved before they are opened.
  * @returns `isLogged`: whether there were tokens, and so whether the rows were written.
  * @throws badRequest for unknown tokens; forbidden; invalidInput with places that begin with `args`; payloadTooLarge; unavailable.
@@ -55,10 +57,10 @@ export const openArgs = async (
   ctx: CodeContext,
   work: Work,
   args: Json | undefined,
-  { held, ...rows }: Pick<LogDetails, 'beside' | 'write'> & { held: RunBytes },
+  { held, use, ...rows }: Pick<LogDetails, 'beside' | 'write'> & { held: RunBytes; use: Use },
 ): Promise<OpenedArgs> => {
   if (args === undefined) return { args, isLogged: false };
-  const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, { ...rows, beforeOpening: held.growTo });
+  const { value, isLogged } = await detokenizeForUse(ctx, work, { args }, use, { ...rows, beforeOpening: held.growTo });
   const opened = (value as { args: Json }).args;
   // The parser limits the depth of a body; with the values of tokens it may be deeper.
   const problem = isLogged ? await ctx.accounts.runInTurns(work.tenant_id, findShapeProblem(opened)) : undefined;

@@ -29,14 +29,17 @@ import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transformAnswer } from './code-call.ts';
 import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bodies/take-body.ts';
-import { findInSlices, findNothing } from './bodies/expressions.ts';
+import { findInSlices, findNothing, type FoundExpressions } from './bodies/expressions.ts';
+import type { Use } from '../access/bounds.ts';
+import { canonicalHost } from '../../platform/base/host-names.ts';
+import { maskOfCode } from './mask-transform.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import type { Message } from './message.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
-import type { ProxyForUse } from './proxy-finder.ts';
+import { pinOfProxy, type ProxyForUse } from './proxy-finder.ts';
 import { type Base, destinationOf, parseTarget, refuseLongUrl, spell, type SpelledUrl, type Target } from './target.ts';
 import { Run } from '../runs/run.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
@@ -278,7 +281,8 @@ const exchange = async (
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const logging = { beside: ownRows, write: run.begin, destination_host };
-  const tokens = work && (await openTokens(ctx, work, references, 'use', logging));
+  const use = useOf(asWritten.url, proxy, found);
+  const tokens = work && (await openTokens(ctx, work, references, use, logging));
   if (!hasTokens) await run.begin(ownRows);
   const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
   const isReadByCode = proxy?.response_transform !== undefined;
@@ -402,6 +406,17 @@ const rightsOf = (
   opened: nested.opened,
   endsAtMs: nested.endsAtMs,
   answerProxy: (application, call) => forwardForCode(ctx, application, call, nested),
+});
+
+/** What a request does with the values in it, for their bounds. The built-in mask gets them too, and sends them nowhere. */
+const useOf = ({ hostname }: URL, proxy: ProxyForUse | undefined, { placesOf }: FoundExpressions): Use => ({
+  kind: 'proxy',
+  host: canonicalHost(hostname),
+  proxy: proxy && { id: proxy.id, pin: (key) => pinOfProxy(key, proxy) },
+  hasCode: [proxy?.request_transform, proxy?.response_transform].some(
+    (code) => code !== undefined && maskOfCode(code) === undefined,
+  ),
+  placesOf,
 });
 
 const passThrough = (answer: EgressResponse): AnswerWithin => {

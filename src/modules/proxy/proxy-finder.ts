@@ -5,12 +5,14 @@ import type { Configuration } from '../reactors/reactors.ts';
 import { openText, type SealedPlace, type Sealing, sealText } from '../../platform/keys/sealed-text.ts';
 import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
-import { memoryDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
+import { type DigestKey, memoryDigest, pinDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
+import { sortedJson } from '../../platform/crypto/seal.ts';
+import type { FindPin } from '../access/bounds.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { createCache } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { isRunnableStale } from '../reactors/reactor-finder.ts';
-import { findProxyBeforeCaller } from './rows.ts';
+import { findProxyBeforeCaller, findUsableProxy } from './rows.ts';
 
 // The sealed part of a stored proxy: destination, transforms, configuration and client certificate.
 // Associated data binds it to its proxy.
@@ -170,3 +172,29 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     key_ends_at,
   };
 };
+
+/**
+ * What a bound pins of a proxy: its destination host and its transforms, and what these run with, which may say where they send
+ * values. A proxy without code uses no configuration and no application.
+ */
+export const pinOfProxy = (
+  key: DigestKey,
+  proxy: Pick<ProxyForUse, 'id' | 'destination_url' | 'configuration' | 'application_id'> &
+    Pick<ProxyRoute, 'request_transform' | 'response_transform'>,
+): string => {
+  const { id, destination_url, request_transform, response_transform, configuration, application_id = '' } = proxy;
+  const isCoded = request_transform !== undefined || response_transform !== undefined;
+  const code = [request_transform ?? '', response_transform ?? '', sortedJson(configuration), application_id];
+  return pinDigest(key, 'proxy', id, [new URL(destination_url).host, ...(isCoded ? code : [])]);
+};
+
+export const findProxyPin =
+  (ctx: LoadContext): FindPin =>
+  async (tenant_id, id) => {
+    const row = await findUsableProxy(ctx.db.for({ tenant_id }), id);
+    if (!row) return undefined;
+    const route = openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed);
+    const { configuration, ...others } = route;
+    const application_id = row.application_id ?? undefined;
+    return (key) => pinOfProxy(key, { ...others, id, configuration: configuration ?? {}, application_id });
+  };

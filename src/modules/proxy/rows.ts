@@ -45,6 +45,12 @@ JOIN proxy_keys k ON k.tenant_id = r.tenant_id AND k.proxy_id = r.id
 JOIN tenants t ON t.id = r.tenant_id
 WHERE k.digest = $1`;
 
+const FIND_BY_ID = `
+SELECT ${signedColumns('tenants', 't')}, ${signedColumns('proxies', 'r')}, a.id AS application_id
+FROM proxies r LEFT JOIN applications a ON a.tenant_id = r.tenant_id AND a.id = r.application_id
+JOIN tenants t ON t.id = r.tenant_id
+WHERE r.tenant_id = $1::uuid AND r.id = $2::uuid`;
+
 const LOCK = 'SELECT id FROM proxies WHERE tenant_id = $1::uuid AND id = $2::uuid FOR UPDATE';
 
 const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id_id: { tenant_id, id } });
@@ -59,6 +65,17 @@ export const findProxyBeforeCaller = async (
   );
   const settings = found?.tenants.settings as Record<string, string>;
   return found && { ...found.proxies, application_id: found.joined.application_id, settings };
+};
+
+/** As a request uses it. */
+export const findUsableProxy = async (
+  { query, tenant_id, signedRows }: Pick<TenantDatabase, 'query' | 'tenant_id' | 'signedRows'>,
+  id: string,
+): Promise<UsableRow | undefined> => {
+  const [found] = await signedRows.find(['tenants', 'proxies'], () =>
+    query('find-usable-proxy', FIND_BY_ID, [tenant_id, id]),
+  );
+  return found && { ...found.proxies, application_id: found.joined.application_id };
 };
 
 export const findProxy = async (db: TenantDatabase, id: string): Promise<StoredProxy | undefined> =>

@@ -1,4 +1,5 @@
 // Invokes a reactor: opens and logs tokens in args, casts args, runs the code, and tokenizes its result.
+import type { Use } from '../access/bounds.ts';
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
 import { logRow, REACTOR_TESTED } from '../../platform/db/audit-record.ts';
@@ -20,7 +21,7 @@ import { castArgs, checkConfiguration } from '../code/contract.ts';
 import { checkWeight } from '../code/service-client.ts';
 import { Run } from '../runs/run.ts';
 import { hasOwnCode } from './reactors.ts';
-import type { ReactorForRun } from './reactor-finder.ts';
+import { pinOfReactor, type ReactorForRun } from './reactor-finder.ts';
 
 /** Larger results are written as JSON in slices: at once they would block the event loop for more than a millisecond or two. */
 const WRITTEN_AT_ONCE = 131_072;
@@ -135,7 +136,9 @@ const invoke = async (
   const { message } = body;
   const entity = { entity_type: 'reactor', entity_ids: [reactor.id] };
   const use = logRow(ctx, work, { operation: 'use', ...entity, ...(message !== undefined && { message }) });
-  const { args: opened, isLogged } = await openArgs(ctx, work, body.args, { beside: [use], write: run.begin, held });
+  const running: Use = { kind: 'run', reactor: { id: reactor.id, pin: (key) => pinOfReactor(key, reactor) } };
+  const opening = { beside: [use], write: run.begin, held, use: running };
+  const { args: opened, isLogged } = await openArgs(ctx, work, body.args, opening);
   const openedTexts = createOpenedTexts();
   const cast = castArgs(opened, formula.request_parameters);
   if (cast.errors) throw invalidInput(cast.errors);

@@ -4,7 +4,10 @@ import type { Caller } from '../access/caller.ts';
 import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import { type Change, createCache, EVERY_TENANT } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
-import { conflict } from '../../platform/base/errors.ts';
+import { AppError, conflict } from '../../platform/base/errors.ts';
+import { type DigestKey, pinDigest } from '../../platform/crypto/digest.ts';
+import { sortedJson } from '../../platform/crypto/seal.ts';
+import type { FindPin } from '../access/bounds.ts';
 import { codePlace, type Contracts, contractsOf } from '../code/formulas.ts';
 import { type Configuration, openConfiguration, reactorNotFound } from './reactors.ts';
 import { openText, type Sealing } from '../../platform/keys/sealed-text.ts';
@@ -108,3 +111,19 @@ const loadReactorForRun = async (ctx: Opening, tenant_id: string, id: string): P
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
   };
 };
+
+/** What a bound pins of a reactor: its code, and what the code runs with, which may say where it sends values. */
+export const pinOfReactor = (
+  key: DigestKey,
+  { id, formula, configuration, application_id = '' }: ReactorForRun,
+): string => pinDigest(key, 'reactor', id, [formula.code, sortedJson(configuration), application_id]);
+
+export const findReactorPin =
+  (reactors: ReactorFinder): FindPin =>
+  async (tenant_id, id) => {
+    const reactor = await reactors.findReactorForRun({ tenant_id }, id).catch((error: unknown) => {
+      if (error instanceof AppError && error.code === 'not_found') return undefined;
+      throw error;
+    });
+    return reactor && ((key) => pinOfReactor(key, reactor));
+  };

@@ -2,6 +2,8 @@
 // written, the run becomes `unknown`.
 import { MINUTE_MS } from '../../platform/base/times.ts';
 import { type Actor, failedRows, type LogRow, maskHost } from '../../platform/db/audit-record.ts';
+import { insertLogs } from '../../platform/db/audit-rows.ts';
+import type { Query } from '../../platform/db/statements.ts';
 import { type NewRun, type RunKind, runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
 import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { AppError } from '../../platform/base/errors.ts';
@@ -83,14 +85,28 @@ export class Run {
     this.#beganMs = ctx.monotonicMs();
   }
 
-  /** Writes the log rows of its beginning, of which one begins the run in the same statement. Resolves after commit. @throws unavailable. */
-  begin = async (rows: readonly LogRow[]): Promise<void> => {
+  /**
+   * Writes the log rows of its beginning, of which one begins the run in the same statement. Resolves after commit.
+   * @param count runs in the transaction of the rows: what it throws leaves nothing written. @throws unavailable.
+   */
+  begin = async (rows: readonly LogRow[], count?: (query: Query) => Promise<void>): Promise<void> => {
     const [first, ...others] = rows;
     if (!first) return;
     const { db } = this.#ctx;
     const run = this.#record({ what: 'died' }, null, rows);
     const begun = db.logMacs.signBegun(this.#about.tenant_id, { run, log_ids: rows.map(({ id }) => id) });
-    await db.for(this.#about).insertLogs([{ ...first, run: begun }, ...others]);
+    const logs = [{ ...first, run: begun }, ...others];
+    const own = db.for(this.#about);
+    await (count
+      ? own.transaction(async (query) => {
+          await count(query);
+          await insertLogs(
+            query,
+            own.tenant_id,
+            logs.map((row) => db.logMacs.sign(own.tenant_id, row)),
+          );
+        })
+      : own.insertLogs(logs));
     this.#rows = rows;
   };
 

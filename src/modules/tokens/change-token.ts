@@ -9,6 +9,8 @@ import {
 import { type StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import type { Caller } from '../access/caller.ts';
+import { type AskedBound, pinBounds } from '../access/bound-targets.ts';
+import { boundSchema, isWithin } from '../access/bounds.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { isIntentId } from '../access/token-id.ts';
 import { noteDecision } from '../access/decisions.ts';
@@ -33,9 +35,10 @@ import {
   unprocessable,
 } from '../../platform/base/errors.ts';
 import { containerOfPrivacy, refuseUnknownAttributes } from './earlier-tokens.ts';
-import { isStorableText, type Json } from '../../platform/json/json.ts';
+import { formatPath, isStorableText, type Json } from '../../platform/json/json.ts';
 import { mergePatch } from '../../platform/json/merge-patch.ts';
-import { getTokenRow } from './read-tokens.ts';
+import { getTokenRow, usesOf } from './read-tokens.ts';
+import { toFieldError } from '../../platform/http/sentences.ts';
 import { type Slices, stringifyInSlices } from '../../platform/json/slices.ts';
 import { type Draft, parseTokenRequest } from './token-request.ts';
 import {
@@ -74,6 +77,8 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
   refuseUnknownAttributes(patch.data, patchNames, [], unknown);
   if (unknown.count > 0) throw invalidInput(unknown.errors);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const asked = parsePatchedBound(patch.data);
+  const [patched] = await pinBounds(ctx, work.tenant_id, [asked]);
   const newCvc = (patch.data['data'] as { cvc?: unknown } | null | undefined)?.cvc;
   const cvcKey = newCvc === undefined || newCvc === null ? undefined : await ctx.keyring.ephemeralKey();
 
@@ -84,6 +89,8 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
       if (!row) throw notFound('token');
       getTransform(work, 'token:update', row);
       const kept = openToken(ctx, work.tenant_id, row, keys);
+      const bound_to = Object.hasOwn(patch.data, 'bound_to') ? patched : (row.bound_to ?? undefined);
+      if (!isWithin(bound_to, row.bound_to)) checkUnbinds(work, row, kept);
       const isShowing =
         showingAttributes.some((name) => Object.hasOwn(patch.data, name)) || mergesIntoValue(row, kept, patch.data);
       if (isShowing) checkSeesValue(work, row, kept);
@@ -103,7 +110,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
 
       const isUnique = deduplicates && print !== row.fingerprint;
       if (isUnique) {
-        const fingerprints = [{ fingerprint: print, fingerprint_expression: draft.fingerprint_expression }];
+        const fingerprints = [{ fingerprint: print, fingerprint_expression: draft.fingerprint_expression, bound_to }];
         const { patterns: containers } = containersShown(work.caller, 'token:read');
         const equal = [...(await lockFingerprints(tx, { fingerprints, containers }, ctx.now())).values()].flat();
         // A token that the caller may not see is ignored: a conflict would confirm that the caller guessed its value.
@@ -112,7 +119,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
       }
       const at = ctx.now();
       const columns: ChangedColumns = {
-        sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
+        sealed: sealDraft(ctx, work.tenant_id, keys.data, draft, { id, fingerprint: print, bound_to }),
         fingerprint: print,
         fingerprint_expression: draft.fingerprint_expression,
         container: draft.container,
@@ -120,6 +127,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
         search_indexes: draft.search_indexes.length > 0 ? [...draft.search_indexes] : undefined,
         search_digests: searchDigestsOf(keys, draft),
         expires_at: draft.expires_at?.toISOString(),
+        bound_to,
         masked: isMasked(draft),
         modified_at: at.toISOString(),
         modified_by: work.actor_id,
@@ -128,6 +136,7 @@ export const changeToken = async (ctx: TokensContext, work: Work, id: string, bo
         Object.assign(columns, sealCvc(ctx, work.tenant_id, cvcKey, { id, cvc: draft.cvc, at }));
       const { result, disclosure } = answerOf(work, draft, columns, transform, {
         id,
+        uses: (await usesOf({ db: tx }, [{ id, bound_to }]))({ id, bound_to }),
         created_by: row.created_by ?? undefined,
         created_at: row.created_at.toISOString(),
         modified_by: columns.modified_by,
@@ -186,6 +195,19 @@ const seesValue = (work: Work, token: Placed): boolean =>
 const checkSeesValue = (work: Work, row: StoredToken, kept: Kept): void => {
   if (!seesValue(work, { id: row.id, type: row.type, container: row.container, isMasked: hasMask(row, kept) }))
     throw wouldShowMore();
+};
+
+/** Who removes or widens a bound could use more of the token than before: it takes a rule that reveals the token. @throws forbidden. */
+const checkUnbinds = (work: Work, row: StoredToken, kept: Kept): void => {
+  if (!seesValue(work, { id: row.id, type: row.type, container: row.container, isMasked: hasMask(row, kept) }))
+    throw new AppError(
+      'forbidden',
+      'This change would let the value go further than its bound. It needs an access rule that reveals the token.',
+      {
+        permission: 'token:read',
+        fieldErrors: [{ path: 'bound_to', sentence: 'must be within the bound of the token', code: 'not_allowed' }],
+      },
+    );
 };
 
 /** How much of a token a permission shows: 0 nothing, 1 the metadata, 2 the masked value, 3 the value. */
@@ -254,8 +276,21 @@ const replacedAttributes = [
   'expires_at',
 ] as const;
 
+/** The bound of a patch, which replaces that of the token as a whole; undefined for none, and for null. @throws invalidInput. */
+const parsePatchedBound = (patch: Patch): AskedBound | undefined => {
+  const given = patch['bound_to'] ?? undefined;
+  if (given === undefined) return undefined;
+  const parsed = boundSchema.safeParse(given);
+  if (parsed.success) return { bound: parsed.data, path: ['bound_to'] };
+  const fieldErrors = parsed.error.issues.map((issue) => {
+    const { sentence, code } = toFieldError(issue, given);
+    return { path: formatPath(['bound_to', ...(issue.path as (string | number)[])]), sentence, code };
+  });
+  throw invalidInput(fieldErrors);
+};
+
 /** `type` and `id` are accepted and ignored: a client may send a whole record back. */
-const patchNames: ReadonlySet<string> = new Set(['id', 'type', ...mergedAttributes, ...replacedAttributes]);
+const patchNames: ReadonlySet<string> = new Set(['id', 'type', 'bound_to', ...mergedAttributes, ...replacedAttributes]);
 
 /** What makes drafts of stored tokens. */
 export type DraftContext = Pick<TokensContext, 'config' | 'now' | 'expressionEnvironment'>;

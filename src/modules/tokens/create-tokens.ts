@@ -25,6 +25,7 @@ import type { Work } from '../access/work.ts';
 import { allOrNothing } from '../access/decisions.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { containersShown, getTransform, getTransformOfNew } from '../access/rules.ts';
+import { pinBounds } from '../access/bound-targets.ts';
 import { findContainerWarning } from './container-warnings.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
@@ -114,6 +115,8 @@ const writeTokens = async <T>(
   const transforms = isLarge
     ? await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, transformOf))
     : drafts.map(transformOf);
+  const asked = drafts.map(({ bound_to }) => bound_to);
+  const bounds = await pinBounds(ctx, work.tenant_id, asked);
   if (work.caller.publicAccess) await countCreates(ctx, work, drafts.length);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
@@ -138,16 +141,18 @@ const writeTokens = async <T>(
       let log_id = logIds.get(type);
       if (log_id === undefined) logIds.set(type, (log_id = ctx.newLogId(at)));
       const print = fingerprint(keys.digest, draft.type.name, draft.fingerprintValue);
+      const bound_to = bounds[index];
       const row: NewToken = {
         id,
         type,
-        sealed: sealDraft(sealing, work.tenant_id, keys.data, draft, { id, fingerprint: print }),
+        sealed: sealDraft(sealing, work.tenant_id, keys.data, draft, { id, fingerprint: print, bound_to }),
         fingerprint: print,
         fingerprint_expression: draft.fingerprint_expression,
         container: draft.container,
         metadata: draft.metadata,
         search_digests: searchDigestsOf(keys, draft),
         expires_at: draft.expires_at?.toISOString(),
+        bound_to,
         masked: isMasked(draft),
         created_at,
         created_by: (options.by ?? work).actor_id,
@@ -295,8 +300,10 @@ const countInSession = async (
 /** The record of a draft that was written as a new token. */
 const recordOfNew = (work: Work, draft: Draft, row: NewToken, transform: Transform): TokenRecord => {
   const shown = { transform, isPrintShown: seesFingerprint(work, draft, row.id) };
-  const { id, created_by, created_at } = row;
-  return recordOfDraft(work.tenant_id, draft, shown, row, { id, created_by: created_by ?? undefined, created_at });
+  const { id, created_by, created_at, bound_to } = row;
+  const uses = bound_to?.max_uses === undefined ? undefined : 0;
+  const made = { id, uses, created_by: created_by ?? undefined, created_at };
+  return recordOfDraft(work.tenant_id, draft, shown, row, made);
 };
 
 const recordAt = (work: Work, { drafts, rows, transforms }: Sealed, index: number): TokenRecord =>

@@ -5,7 +5,9 @@ import type { Work } from '../access/work.ts';
 import { noteDecision } from '../access/decisions.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
-import { disclosureOf, getTransform } from '../access/rules.ts';
+import { disclosureOf, getTransform, transformUnder, visibilityOf } from '../access/rules.ts';
+import type { Use } from '../access/bounds.ts';
+import { checkBounds, countingOf, type CountUses } from './bound-uses.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
@@ -25,26 +27,20 @@ import { formatPath, isStorableText, type Json, walkJson } from '../../platform/
 import { mapInSlices, runAtOnce, type Slices } from '../../platform/json/slices.ts';
 import { createMeter, type Meter, TOO_LARGE } from './expressions/meter.ts';
 import { findTokenType } from './token-types.ts';
-import {
-  type Kept,
-  openCvcs,
-  openToken,
-  recordOfRow,
-  shownData,
-  type TokenRecord,
-  visibilityOfToken,
-} from './tokens.ts';
+import { hasMask, type Kept, openCvcs, openToken, recordOfRow, shownData, type TokenRecord } from './tokens.ts';
 
-/** `read` shows what the caller's rules allow. `use` passes the value to code or a destination; the caller does not see it. */
-export type Purpose = 'read' | 'use';
+/** `read` shows what the caller's rules allow. A use passes the value to code or a destination; the caller does not see it. */
+export type Opening = 'read' | Use;
 
-const permissionOf = { read: 'token:read', use: 'token:use' } as const;
+const permissionOf = (opening: Opening) => (opening === 'read' ? 'token:read' : 'token:use');
 
 /** A token after the access check, with the records made of it so far: its data alone, or the whole token. */
 export type Opened = {
   row: StoredValue | StoredToken;
   kept: Kept;
   transform: Transform;
+  /** Its bounds were asked, and allow what is done with the value. */
+  isUse: boolean;
   cvc: string | undefined;
   data?: ExpansionRecord;
   whole?: ExpansionRecord;
@@ -56,8 +52,8 @@ export type TokenValues = (id: string, whole: boolean) => ExpansionRecord | unde
 export type LogDetails = {
   /** Further rows, written together with those of the tokens. They are not written if there are no tokens. */
   beside?: readonly LogRow[];
-  /** Writes all rows; resolves after commit. */
-  write?: (rows: readonly LogRow[]) => Promise<void>;
+  /** Writes all rows; resolves after commit. Counts uses in the same transaction, where `count` is given. */
+  write?: (rows: readonly LogRow[], count?: CountUses) => Promise<void>;
   /** The host that receives the values. */
   destination_host?: string | undefined;
   /** Called with the size of the sealed values before they are opened. What it throws ends the request. */
@@ -76,7 +72,7 @@ export const openTokens = async (
   ctx: TokensContext,
   work: Work,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
-  purpose: Purpose,
+  opening: Opening,
   { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening }: LogDetails = {},
 ): Promise<OpenedTokens> => {
   if (ids.size === 0) return { values: () => undefined, absent: {} };
@@ -86,13 +82,18 @@ export const openTokens = async (
     throw missing([...ids].filter((id) => !found.has(id)));
   }
   beforeOpening?.(rows.reduce((sum, { sealed }) => sum + (sealed?.length ?? 0), 0));
-  const opened = await openRows(ctx, work, rows, purpose);
-  const shown = shownOf(work, opened, purpose);
-  await (purpose === 'use'
-    ? countTokens(ctx, work, 'daily_uses', [...ids])
-    : countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown)));
-  noteOpened(work, opened);
-  await write([...tokenLogRows(ctx, work, purpose, shown, { destination_host }), ...beside]);
+  const opened = await openRows(ctx, work, rows, opening);
+  const shown = shownOf(work, opened, opening);
+  if (opening === 'read') {
+    await countTokens(ctx, work, limitOfReveal(work), revealedAmong(shown));
+    noteOpened(work, opened);
+    await write([...tokenLogRows(ctx, work, 'read', shown), ...beside]);
+  } else {
+    await countTokens(ctx, work, 'daily_uses', [...ids]);
+    noteOpened(work, opened);
+    const logged = tokenLogRows(ctx, work, 'use', shown, { destination_host });
+    await write([...logged, ...beside], countingOf(ctx, work, rows, opening));
+  }
   return valuesOf(ctx, work, opened);
 };
 
@@ -122,11 +123,11 @@ export const findRows = (
 };
 
 /** How much of each token is disclosed. */
-export const shownOf = (work: Work, opened: ReadonlyMap<string, Opened>, purpose: Purpose): LoggedToken[] =>
-  [...opened.values()].map(({ row: { id, type }, kept, row, transform }) => {
-    const visibility = visibilityOfToken(transform, row, kept);
-    noteDecision(work, permissionOf[purpose], row, visibility, kept);
-    const disclosure = purpose === 'use' ? 'used' : disclosureOf(visibility);
+export const shownOf = (work: Work, opened: ReadonlyMap<string, Opened>, opening: Opening): LoggedToken[] =>
+  [...opened.values()].map(({ row: { id, type }, kept, row, transform, isUse }) => {
+    const visibility = visibilityOf(transform, hasMask(row, kept));
+    noteDecision(work, permissionOf(opening), row, visibility, kept);
+    const disclosure = isUse ? 'used' : disclosureOf(visibility);
     return { id, type, disclosure };
   });
 
@@ -163,6 +164,7 @@ const recordNames: readonly (keyof TokenRecord)[] = [
   'metadata',
   'search_indexes',
   'expires_at',
+  'bound_to',
   'created_by',
   'created_at',
   'modified_by',
@@ -190,16 +192,21 @@ export const missingSentence = (of: string, ids: readonly string[]): string => {
 
 const missing = (ids: string[]): AppError => badRequest(missingSentence('Failed to detokenize some tokens', ids));
 
-/** Checks access to tokens and opens them, by id. @throws forbidden; payloadTooLarge. */
+/**
+ * Checks access to tokens and their bounds, and opens them, by id. The only way to a value that is to be used.
+ * @throws forbidden; payloadTooLarge.
+ */
 export const openRows = async (
   ctx: TokensContext,
   work: Work,
   rows: readonly FoundRow[],
-  purpose: Purpose,
+  opening: Opening,
 ): Promise<Map<string, Opened>> => {
+  const isUse = opening !== 'read';
   const transforms = rows.map((row) => {
-    const transform = getTransform(work, permissionOf[purpose], row);
-    return purpose === 'use' && transform === 'default' ? 'reveal' : transform;
+    const transform = getTransform(work, permissionOf(opening), row);
+    if (!isUse) return transformUnder(row.bound_to, transform);
+    return transform === 'default' ? 'reveal' : transform;
   });
   // Sealed bytes are a little more than the values: what is beyond this cannot be expanded either.
   if (rows.some(({ sealed }) => sealed === null)) throw payloadTooLarge(`The values ${TOO_LARGE}.`);
@@ -207,8 +214,10 @@ export const openRows = async (
   const revealed = rows.filter((_, index) => transforms[index] === 'reveal');
   const cvcs = await openCvcs(ctx, work, revealed);
   const openOne = (row: StoredValue, index: number): [string, Opened] => {
+    // Opening verifies the bound too.
     const kept = openToken(ctx, work.tenant_id, row, keys);
-    return [row.id, { row, kept, transform: transforms[index] as Transform, cvc: cvcs.get(row.id) }];
+    if (isUse) checkBounds(ctx, work, row, { use: opening, key: keys.digest });
+    return [row.id, { row, kept, transform: transforms[index] as Transform, isUse, cvc: cvcs.get(row.id) }];
   };
   return new Map(await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, openOne)));
 };
@@ -216,7 +225,7 @@ export const openRows = async (
 const recordFor = (
   ctx: TokensContext,
   work: Work,
-  { row, kept, transform, cvc }: Opened,
+  { row, kept, transform, isUse, cvc }: Opened,
   { meter, whole }: { meter: Meter; whole: boolean },
 ): ExpansionRecord => {
   if (!whole) {
@@ -224,10 +233,10 @@ const recordFor = (
     const data =
       transform === 'reveal' && cvc === undefined
         ? kept.data
-        : shownData(ctx, row, kept, transform, { cvc, meter }).data;
+        : shownData(ctx, row, kept, transform, { cvc, meter, isUse }).data;
     return data === undefined ? {} : { data };
   }
-  const record = recordOfRow(ctx, work.tenant_id, row as StoredToken, kept, transform, { cvc, meter });
+  const record = recordOfRow(ctx, work.tenant_id, row as StoredToken, kept, transform, { cvc, meter, isUse });
   return Object.fromEntries(Object.entries(record).filter(([, value]) => value !== undefined)) as ExpansionRecord;
 };
 
@@ -248,8 +257,13 @@ export const detokenize = async (ctx: TokensContext, work: Work, body: Json): Pr
  * Like `detokenize`, for code and destinations that use the values: needs token:use, and is logged as a use.
  * @returns `isLogged`: whether the body referred to tokens, and so whether log rows were written.
  */
-export const detokenizeForUse = (ctx: TokensContext, work: Work, body: Json, details: LogDetails): Promise<Expanded> =>
-  expand(ctx, work, body, 'use', details);
+export const detokenizeForUse = (
+  ctx: TokensContext,
+  work: Work,
+  body: Json,
+  use: Use,
+  details: LogDetails,
+): Promise<Expanded> => expand(ctx, work, body, use, details);
 
 type Expanded = { value: Json; isLogged: boolean };
 
@@ -257,13 +271,13 @@ const expand = async (
   ctx: TokensContext,
   work: Work,
   body: Json,
-  purpose: Purpose,
+  opening: Opening,
   details?: LogDetails,
 ): Promise<Expanded> => {
   const references = createReferences();
   await withPlace(ctx, work, body, (value) => collectInSlices(value, references));
   if (references.templates.size === 0) return { value: body, isLogged: false };
-  const { values, absent } = await openTokens(ctx, work, references, purpose, details);
+  const { values, absent } = await openTokens(ctx, work, references, opening, details);
   const expansion = createExpansion(values, ctx.expressionEnvironment, references, absent);
   const value = await withPlace(ctx, work, body, (part) => expandInSlices(part, expansion));
   return { value, isLogged: references.ids.size > 0 };

@@ -7,7 +7,16 @@ import { parseSearchQuery, type SearchNode, SearchQueryError } from './search-qu
 import type { FoundCvc, StoredToken } from './rows/token-row.ts';
 import type { Work } from '../access/work.ts';
 import { noteDecision } from '../access/decisions.ts';
-import { accessOf, decide, disclosureOf, getTransform, maskShownWhere, valueShownWhere } from '../access/rules.ts';
+import {
+  accessOf,
+  decide,
+  disclosureOf,
+  getTransform,
+  maskShownWhere,
+  transformUnder,
+  valueShownWhere,
+} from '../access/rules.ts';
+import type { StoredBound } from '../access/bounds.ts';
 import type { Caller } from '../access/caller.ts';
 import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
@@ -22,7 +31,9 @@ import {
   valueSearchLogRow,
 } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
+import type { TenantQuery } from '../../platform/db/database.ts';
 import { findTokenPage, listTokenRows } from './rows/token-list.ts';
+import { findUses } from './rows/token-uses.ts';
 import { invalidField, notFound, payloadTooLarge } from '../../platform/base/errors.ts';
 import { type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
@@ -117,6 +128,22 @@ const gathers = (work: Work, tokens: readonly LoggedToken[]): boolean => {
   return work.gather !== undefined;
 };
 
+type Bindable = { id: string; bound_to: StoredBound | null | undefined };
+
+/** Looks up the counted uses of tokens whose bound counts them; of others there is none to look up. */
+export const usesOf = async (
+  { db }: { readonly db: TenantQuery },
+  rows: readonly Bindable[],
+): Promise<(row: Bindable) => number | undefined> => {
+  const isCounted = ({ bound_to }: { bound_to: StoredBound | null | undefined }): boolean =>
+    bound_to?.max_uses !== undefined;
+  const found = await findUses(
+    db,
+    rows.filter(isCounted).map(({ id }) => id),
+  );
+  return (row) => (isCounted(row) ? (found.get(row.id) ?? 0) : undefined);
+};
+
 /** Whether an access rule may reveal values to the caller. Only then are security codes of cards read. */
 const mayReveal = ({ rules }: Caller): boolean =>
   rules.some(({ transform, permissions }) => transform === 'reveal' && permissions.includes('token:read'));
@@ -133,11 +160,12 @@ export const getToken = async (ctx: TokensContext, work: Work, id: string): Prom
       ? ctx.tokenRows.findRecord(work, id, now)
       : ctx.tokenRows.findToken(work, id, now));
   if (!row) throw notFound('token');
-  const transform = getTransform(work, 'token:read', row);
+  const transform = transformUnder(row.bound_to, getTransform(work, 'token:read', row));
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const kept = openToken(ctx, work.tenant_id, row, keys);
   const cvcs = transform === 'reveal' ? await openCvcs(ctx, work, [row]) : undefined;
-  const record = recordOfRow(ctx, work.tenant_id, row, kept, transform, { cvc: cvcs?.get(id) });
+  const uses = (await usesOf(work, [row]))(row);
+  const record = recordOfRow(ctx, work.tenant_id, row, kept, transform, { cvc: cvcs?.get(id), uses });
   const visibility = visibilityOfToken(transform, row, kept);
   noteDecision(work, 'token:read', row, visibility, kept);
   const disclosure = disclosureOf(visibility);
@@ -272,6 +300,7 @@ const readTokens = async (
   });
   if (rows.some(({ sealed }) => sealed === null)) throw tooLarge();
   const meter = createMeter();
+  const uses = await usesOf(work, rows);
   const read: LoggedToken[] = [];
   const recordOf = (row: StoredToken): TokenRecord => {
     const transform = decide(work, permission, row) ?? 'redact';
@@ -280,7 +309,7 @@ const readTokens = async (
     noteDecision(work, permission, row, visibility, kept);
     read.push({ id: row.id, type: row.type, disclosure: disclosureOf(visibility) });
     try {
-      return recordOfRow(ctx, work.tenant_id, row, kept, transform, { meter });
+      return recordOfRow(ctx, work.tenant_id, row, kept, transform, { meter, uses: uses(row) });
     } catch (error) {
       if (error instanceof ExpressionError) throw tooLarge();
       throw error;

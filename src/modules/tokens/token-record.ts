@@ -5,6 +5,7 @@ import { type ParsedJson, parseInSlices } from '../../platform/json/json-parser.
 import { runAtOnce } from '../../platform/json/slices.ts';
 import { isStorableText, type Json } from '../../platform/json/json.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
+import { boundInDocuments } from '../access/bounds.ts';
 import { parseContainer } from '../access/containers.ts';
 import { tokenTypeNames } from './token-types.ts';
 import {
@@ -67,6 +68,14 @@ export const tokenRecord = z
       .optional()
       .meta({ description: 'The expressions that the token can be found by.' }),
     expires_at: date('The time from which the token cannot be read.').optional(),
+    bound_to: boundInDocuments.optional().meta({
+      description:
+        'Where the value may go, how often and until when. With `hosts`, `proxies` or `reactors`, `data` is the masked value for every caller.',
+    }),
+    uses: z
+      .int()
+      .optional()
+      .meta({ description: 'How many uses are counted. Present where the bound has `max_uses`.', example: 0 }),
     ...history,
     created_at: history.created_at.optional(),
     _extras: z

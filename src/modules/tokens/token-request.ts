@@ -2,6 +2,8 @@
 // It reports all problems of a request at once. No problem holds a value.
 import { z } from 'zod';
 import { type FieldErrorCollector, payloadTooLarge } from '../../platform/base/errors.ts';
+import type { AskedBound } from '../access/bound-targets.ts';
+import { boundSchema } from '../access/bounds.ts';
 import { isPlainName } from '../access/names.ts';
 import { CONTAINER_LENGTH_MAX, parseContainer } from '../access/containers.ts';
 import { parseDate } from '../../platform/json/dates.ts';
@@ -98,6 +100,7 @@ const fields = z.object({
   fingerprint_expression: expression.nullish(),
   deduplicate_token: z.boolean('must be true or false').nullish(),
   expires_at: expiresAt.nullish(),
+  bound_to: boundSchema.nullish(),
 });
 
 const knownNames: ReadonlySet<string> = new Set(['type', 'data', 'mask', ...Object.keys(fields.shape)]);
@@ -124,6 +127,8 @@ export type Draft = {
   /** Undefined: the setting of the tenant. */
   deduplicate: boolean | undefined;
   expires_at: Date | undefined;
+  /** As it was asked for: nothing that it names was looked up. */
+  bound_to: AskedBound | undefined;
 };
 
 /** All expressions of a request share one meter. `publicAccess` is that of the caller. */
@@ -222,6 +227,7 @@ const draftOfLeaf = (type: TokenType, data: string | number | boolean): Draft =>
   searchValues: [],
   deduplicate: undefined,
   expires_at: undefined,
+  bound_to: undefined,
 });
 
 /**
@@ -355,6 +361,7 @@ function* evaluate(
     searchValues,
     deduplicate: rest.deduplicate_token ?? undefined,
     expires_at: rest.expires_at ?? undefined,
+    bound_to: rest.bound_to ? { bound: rest.bound_to, path: [...path, 'bound_to'] } : undefined,
   };
 }
 

@@ -1,6 +1,7 @@
 // Request and response schemas of /tokens.
 // token-request.ts and change-token.ts validate bodies that hold a token, so that every invalid field is reported at once.
 // The schemas of such bodies are for the OpenAPI document only.
+import { boundInDocuments } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
 import { APPLICATION_ID, CREATED_AT, cursorBody, type Examples, onlyPage } from '../../platform/http/schemas.ts';
@@ -52,6 +53,11 @@ const documentedPatch = z
       description:
         'The time from which the token cannot be read. An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.',
       example: '2030-09-27T19:23:57Z',
+    }),
+    bound_to: boundInDocuments.nullish().meta({
+      description:
+        'Where the value may go, how often and until when. It replaces the bound as a whole; null removes it. Who removes or widens a bound, or confirms one whose proxy or reactor has changed, needs an access rule that reveals the token.',
+      example: { hosts: ['api.processor.example'], max_uses: 1 },
     }),
   })
   .meta({

@@ -5,7 +5,8 @@ import type { Work } from '../access/work.ts';
 import { isIntentId } from '../access/token-id.ts';
 import { noteDecisionOverNew } from '../access/decisions.ts';
 import { type Transform, type Visibility } from '../access/access-rule.ts';
-import { visibilityOf, wouldDecide } from '../access/rules.ts';
+import { transformUnder, visibilityOf, wouldDecide } from '../access/rules.ts';
+import { type Bound, shownBound, type StoredBound } from '../access/bounds.ts';
 import type { TokensContext } from './context.ts';
 import { metadataDigest, searchDigest, shownDigest } from '../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -47,6 +48,9 @@ export type TokenRecord = {
   metadata?: Record<string, string> | undefined;
   search_indexes?: string[];
   expires_at?: string | undefined;
+  bound_to?: Bound | undefined;
+  /** Counted uses, of a token whose bound has `max_uses`. */
+  uses?: number | undefined;
   created_by?: string | undefined;
   created_at?: string;
   modified_by?: string | undefined;
@@ -95,11 +99,11 @@ export const sealDraft = (
   tenant_id: string,
   key: SealingKey,
   draft: Draft,
-  { id, fingerprint }: { id: string; fingerprint: string },
+  { id, fingerprint, bound_to }: { id: string; fingerprint: string; bound_to: StoredBound | undefined },
 ): string => {
   const kept: Kept = draft.mask === undefined ? { data: draft.data } : { data: draft.data, mask: draft.mask };
   const { container, expires_at, fingerprint_expression } = draft;
-  const row = boundOfToken({ container, expires_at, fingerprint, fingerprint_expression });
+  const row = boundOfToken({ container, expires_at, fingerprint, fingerprint_expression, bound_to });
   const binding = bindingOf(ctx, tenant_id, { id, type: draft.type.name }, 'sealed', row);
   return seal(key, binding, JSON.stringify(kept), ctx.randomBytes).toString('base64');
 };
@@ -201,12 +205,11 @@ export const seesFingerprint = (work: Work, draft: Draft, id: string): boolean =
 export const hasMask = ({ type }: Pick<StoredToken, 'type'>, { mask }: Pick<Kept, 'mask'>): boolean =>
   mask !== undefined || findTokenType(type)?.mask !== undefined;
 
-/** How much a decision shows of an opened token. */
-export const visibilityOfToken = (
-  transform: Transform | undefined,
-  row: Pick<StoredToken, 'type'>,
-  kept: Kept,
-): Visibility => visibilityOf(transform, hasMask(row, kept));
+type ShownRow = Pick<StoredToken, 'type' | 'bound_to'>;
+
+/** How much a decision shows a reader of an opened token. */
+export const visibilityOfToken = (transform: Transform | undefined, row: ShownRow, kept: Kept): Visibility =>
+  visibilityOf(transformUnder(row.bound_to, transform), hasMask(row, kept));
 
 export type ShowOptions = {
   /** Joins what is revealed. */
@@ -215,16 +218,21 @@ export type ShowOptions = {
   meter?: Meter;
   /** Whether the reader may see the fingerprint. Without it, a reader who sees at least the mask. */
   isPrintShown?: boolean;
+  /** Counted uses of the token. */
+  uses?: number | undefined;
+  /** The value goes to code or a destination that its bound was asked about. */
+  isUse?: boolean;
 };
 
 /** The data of an opened token as a decision shows it; undefined for nothing. @throws ExpressionError where a shared meter is spent. */
 export const shownData = (
   ctx: Pick<TokensContext, 'expressionEnvironment'>,
-  row: Pick<StoredToken, 'type'>,
+  row: ShownRow,
   kept: Kept,
-  transform: Transform,
-  { cvc, meter }: ShowOptions = {},
+  decided: Transform,
+  { cvc, meter, isUse = false }: ShowOptions = {},
 ): { data: Json | undefined; mask: Json | undefined } => {
+  const transform = isUse ? decided : transformUnder(row.bound_to, decided);
   if (transform === 'redact') return { data: undefined, mask: kept.mask };
   const type = findTokenType(row.type);
   // A mask of the caller's own is shown as it was sent: it is evaluated only where its value is.
@@ -273,7 +281,9 @@ export const recordOfRow = (
   transform: Transform,
   options: ShowOptions = {},
 ): TokenRecord => {
-  const visibility = visibilityOfToken(transform, row, kept);
+  const visibility = options.isUse
+    ? visibilityOf(transform, hasMask(row, kept))
+    : visibilityOfToken(transform, row, kept);
   const record: TokenRecord = {
     id: row.id,
     tenant_id,
@@ -285,6 +295,8 @@ export const recordOfRow = (
     metadata: row.metadata ?? undefined,
     search_indexes: row.search_indexes ?? [],
     expires_at: row.expires_at?.toISOString(),
+    bound_to: shownBound(row.bound_to),
+    uses: options.uses,
     created_by: row.created_by ?? undefined,
     created_at: row.created_at.toISOString(),
     modified_by: row.modified_by ?? undefined,
@@ -307,7 +319,7 @@ const shownOfDraft = (draft: Draft, transform: Transform): { data: Json | undefi
 /** The columns of a written token that its record repeats. */
 type WrittenColumns = Pick<
   NewToken,
-  'container' | 'fingerprint' | 'fingerprint_expression' | 'metadata' | 'search_indexes' | 'expires_at'
+  'container' | 'fingerprint' | 'fingerprint_expression' | 'metadata' | 'search_indexes' | 'expires_at' | 'bound_to'
 >;
 
 /**
@@ -319,9 +331,9 @@ export const recordOfDraft = (
   draft: Draft,
   { transform, isPrintShown }: { transform: Transform; isPrintShown: boolean },
   columns: WrittenColumns,
-  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & { id: string },
+  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at' | 'uses'> & { id: string },
 ): TokenRecord => {
-  const { id, ...times } = made;
+  const { id, uses, ...times } = made;
   const record: TokenRecord = {
     id,
     tenant_id,
@@ -333,6 +345,8 @@ export const recordOfDraft = (
     metadata: columns.metadata,
     search_indexes: columns.search_indexes ?? [],
     expires_at: columns.expires_at,
+    bound_to: shownBound(columns.bound_to),
+    uses,
     ...times,
   };
   return isPrintShown && !isIntentId(id)

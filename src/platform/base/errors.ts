@@ -36,6 +36,15 @@ export const byPath = <Part extends 'sentence' | 'code'>(
   return found;
 };
 
+/** The log row of a refusal that is about more than a permission. */
+export type RefusedAs = {
+  operation: 'use';
+  entity_type: string;
+  entity_ids: string[];
+  message: string;
+  destination_host: string | undefined;
+};
+
 type ErrorParts = {
   cause?: unknown;
   fieldErrors?: FieldErrors | undefined;
@@ -44,6 +53,7 @@ type ErrorParts = {
   codeLine?: number | undefined;
   codeError?: string | undefined;
   permission?: string | undefined;
+  refused?: RefusedAs | undefined;
   /** Instead of the status of the code. */
   status?: number;
 };
@@ -61,6 +71,7 @@ export class AppError extends Error {
   readonly codeError: string | undefined;
   /** The permission that the caller lacks. */
   readonly permission: string | undefined;
+  readonly refused: RefusedAs | undefined;
 
   /** `message` is public: the client gets it. `cause` is private: only its code and class are logged. */
   constructor(code: ErrorCode, message: string, more: ErrorParts = {}) {
@@ -74,6 +85,7 @@ export class AppError extends Error {
     this.codeLine = more.codeLine;
     this.codeError = more.codeError;
     this.permission = more.permission;
+    this.refused = more.refused;
   }
 
   /** The sentences about each property, by its path. */

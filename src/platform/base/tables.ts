@@ -18,10 +18,10 @@ export type SignedTable = {
 };
 
 /**
- * The columns of a token that decide who reads it, how long, and which value equals it. Whether it has a mask is in the sealed value.
- * A changed column makes the value unreadable, see docs/decisions/0074-tokens-and-their-rows.md.
+ * The columns of a token that decide who reads it, how long, which value equals it, and where it may go. Whether it has a mask is in
+ * the sealed value. A changed column makes the value unreadable, see docs/decisions/0074-tokens-and-their-rows.md.
  */
-export const TOKEN_COLUMNS = ['container', 'expires_at', 'fingerprint', 'fingerprint_expression'] as const;
+export const TOKEN_COLUMNS = ['container', 'expires_at', 'fingerprint', 'fingerprint_expression', 'bound_to'] as const;
 
 export type BoundColumn = (typeof TOKEN_COLUMNS)[number];
 
@@ -271,6 +271,7 @@ export const TABLES = {
     isVerified: true,
   },
   token_associations: { backup: 'kept', isDistributed: true },
+  token_uses: { backup: 'kept', isDistributed: true, key: ['token_id', 'application_id'] },
   token_counts: { backup: 'kept', isDistributed: true, ofDeletedTenants: 'swept' },
   daily_budgets: { backup: 'kept' },
   daily_tokens: { backup: 'kept' },

@@ -69,6 +69,10 @@ export const metadataDigest = (key: DigestKey, name: string, value: string): str
 export const shownDigest = (key: DigestKey, part: string, value: string): string =>
   hmac(key.key, ['shown', part, ...exactly(value.toLowerCase())]).toString('base64url');
 
+/** What a bound pins of a proxy or a reactor: where it sends values, and its code. */
+export const pinDigest = (key: DigestKey, kind: 'proxy' | 'reactor', id: string, parts: readonly string[]): string =>
+  hmac(key.key, ['pin', kind, id, ...parts.flatMap(exactly)]).toString('base64url');
+
 /** The name of an idempotency key: the same for one actor, unrelated between actors and tenants. @param address of a public caller. */
 export const idempotencyDigest = (
   key: DigestKey,

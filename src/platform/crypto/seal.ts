@@ -132,14 +132,25 @@ export const open = (key: SealingKey, binding: Binding, sealed: Uint8Array): Buf
 };
 
 /** The columns of a row that its sealed value is bound to, as the database has them, or as they are to be written. */
-type BoundToken = { readonly [Column in BoundColumn]: string | Date | null | undefined };
+type BoundToken = { readonly [Column in BoundColumn]: string | Date | object | null | undefined };
 
 export type BoundRow = Partial<BoundToken>;
+
+/** JSON with sorted names: the database keeps the names of a `jsonb` in an order of its own. */
+export const sortedJson = (value: unknown): string =>
+  JSON.stringify(value, (_, part: unknown) =>
+    typeof part === 'object' && part !== null && !Array.isArray(part)
+      ? Object.fromEntries(Object.entries(part).toSorted(([one], [other]) => (one < other ? -1 : 1)))
+      : part,
+  );
 
 /** For `Binding.row`. */
 export const boundColumns = (row: BoundRow, columns: readonly BoundColumn[]): BoundColumns => {
   const bound: Partial<Record<BoundColumn, string | Date | null | undefined>> = {};
-  for (const column of columns) bound[column] = row[column];
+  for (const column of columns) {
+    const value = row[column];
+    bound[column] = typeof value === 'object' && value !== null && !(value instanceof Date) ? sortedJson(value) : value;
+  }
   return bound;
 };
 

@@ -85,10 +85,16 @@ export const INSERT_LOGS_AND_RUNS = `WITH begun AS (${beginRunsFrom(RUN_LOGS)})$
 /** Only rows that begin a run have it. A text of a row that looks like it costs a statement that finds no run. */
 const RUN_MARK = '"run":{';
 
-/** Writes rows within a transaction. */
-export const insertLogs = async (query: Query, tenant_id: string, rows: readonly SignedLog[]): Promise<void> => {
-  await query('insert-logs', INSERT_LOGS, [tenant_id, `[${rows.join()}]`]);
+const writeLogs = async (query: Query, tenant_id: string, rows: string): Promise<void> => {
+  const [name, text] = rows.includes(RUN_MARK)
+    ? ['insert-logs-and-runs', INSERT_LOGS_AND_RUNS]
+    : ['insert-logs', INSERT_LOGS];
+  await query(name, text, [tenant_id, rows]);
 };
+
+/** Writes rows within a transaction. */
+export const insertLogs = (query: Query, tenant_id: string, rows: readonly SignedLog[]): Promise<void> =>
+  writeLogs(query, tenant_id, `[${rows.join()}]`);
 
 /**
  * Writes the row of a refusal, unless the tenant has $4 of them since the id $3. Rows with the message $5 are counted
@@ -127,10 +133,7 @@ export const createLogWriter = (
   const written = createBatcher(
     async (tenant_id, rows) => {
       // No response without its log row, so every failure of this write is a 503.
-      const [name, text] = rows.includes(RUN_MARK)
-        ? ['insert-logs-and-runs', INSERT_LOGS_AND_RUNS]
-        : ['insert-logs', INSERT_LOGS];
-      await queryForBatch(tenant_id)(name, text, [tenant_id, rows]).catch((error: unknown) => {
+      await writeLogs(queryForBatch(tenant_id), tenant_id, rows).catch((error: unknown) => {
         throw unavailable(error);
       });
     },

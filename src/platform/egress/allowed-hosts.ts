@@ -18,26 +18,30 @@ const error =
   'must be a host name such as api.example.com, or *.example.com for those below it, without scheme, port and path';
 /** One message for every error; `abort` stops further checks. */
 const hostError = { error, abort: true };
-const listError = `must be a list of 1 to ${ALLOWED_HOSTS_MAX} host names`;
 
 /** For descriptions of a list. */
 export const HOSTS_IN_DOCUMENTS =
   'Names of hosts without scheme, port and path; `*.example.com` means all hosts below example.com. A name has labels of at most 63 characters and is not an IP address.';
 
 /** An empty list is refused: it could mean all or none. */
-export const hostList = z
-  .array(
-    z
-      .string(error)
-      .max(PATTERN_LENGTH_MAX, hostError)
-      .regex(form, hostError)
-      .toLowerCase()
-      .refine((host) => pattern.test(host), hostError),
-    listError,
-  )
-  .min(1, listError)
-  .max(ALLOWED_HOSTS_MAX, listError)
-  .transform((hosts) => [...new Set(hosts)]);
+export const hostListOf = (most: number) => {
+  const listError = `must be a list of 1 to ${most} host names`;
+  return z
+    .array(
+      z
+        .string(error)
+        .max(PATTERN_LENGTH_MAX, hostError)
+        .regex(form, hostError)
+        .toLowerCase()
+        .refine((host) => pattern.test(host), hostError),
+      listError,
+    )
+    .min(1, listError)
+    .max(most, listError)
+    .transform((hosts) => [...new Set(hosts)]);
+};
+
+export const hostList = hostListOf(ALLOWED_HOSTS_MAX);
 
 /** A list in a request. Null or absent: every host is allowed. */
 export const allowedHostsSchema = hostList.nullish().transform((hosts) => hosts ?? undefined);

@@ -117,6 +117,11 @@ export const metricDefinitions = {
     labels: ['mode'],
     help: 'Values that the echo guard found in answers, by what it did: `mask` or `block`. See the alarm `echo`.',
   },
+  strongroom_bound_refusals_total: {
+    type: 'counter',
+    labels: ['bound'],
+    help: 'Uses of values that a bound refused, by its attribute, such as `hosts`: nothing was sent. A rise may be a stolen key.',
+  },
   strongroom_error_bursts_total: {
     type: 'counter',
     labels: [],

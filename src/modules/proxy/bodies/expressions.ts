@@ -8,6 +8,7 @@ import {
   type Expansion,
   type References,
 } from '../../tokens/expressions/expansion.ts';
+import { type BoundPlace, boundPlaces } from '../../access/bounds.ts';
 import { formatPath } from '../../../platform/json/json.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { prepareBody } from './body.ts';
@@ -28,6 +29,7 @@ export type RequestPlaces = {
 
 export type FoundExpressions = {
   references: References;
+  placesOf(token_id: string): BoundPlace[];
   /** Whether the body has expressions. */
   isInBody: boolean;
   /**
@@ -50,14 +52,19 @@ export function* findInSlices(
   coded?: CodedTexts,
   mayUse = true,
 ): Slices<FoundExpressions> {
-  const references: References = { ...createReferences(undefined, coded), mayUse };
+  const placed = { at: 'path' as BoundPlace, ids: new Map(boundPlaces.map((place) => [place, new Set<string>()])) };
+  const references: References = { ...createReferences(undefined, coded), mayUse, placed };
   const pathParts = splitPath(path, references);
+  placed.at = 'query';
   const queryParts = yield* splitForm(query, ['query'], encodePercentAt('utf8'), references);
+  placed.at = 'header';
   const headerParts = headers.map(([name, value]): [string, TextParts] => [name, splitHeader(name, value, references)]);
+  placed.at = 'body';
   const writeBody = body && (yield* prepareBody(body.kind, body.bytes, ['body'], references));
   if (coded?.isComplete() === false) throw badRequest(MARK_NOT_SEARCHED);
   return {
     references,
+    placesOf: (id) => boundPlaces.filter((place) => placed.ids.get(place)?.has(id)),
     isInBody: writeBody !== undefined,
     expand: (expansion) => {
       const expanded: Expanded = {
@@ -77,6 +84,7 @@ export const findNothing = ({ path, query, headers, body }: RequestPlaces, coded
   if (coded?.isComplete() === false) throw badRequest(MARK_NOT_SEARCHED);
   return {
     references: createReferences(undefined, coded),
+    placesOf: () => [],
     isInBody: false,
     expand: () => ({ path, query, headers, body: body?.bytes }),
   };

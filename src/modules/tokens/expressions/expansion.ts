@@ -9,6 +9,7 @@ import {
   scanTemplate,
   type Template,
 } from './template.ts';
+import type { BoundPlace } from '../../access/bounds.ts';
 import { forbidden } from '../../../platform/base/errors.ts';
 import type { Known } from './absent.ts';
 import { evaluateTemplate, evaluateText, type Evaluation, misplacedAlias, tooDeep } from './expressions.ts';
@@ -126,6 +127,8 @@ const parseTokenReference = (head: string): TokenReference => {
  */
 export type References = {
   readonly ids: Set<string>;
+  /** Where a forwarded request is being searched, and what was found in each place. Undefined for other JSON. */
+  placed?: { at: BoundPlace; readonly ids: ReadonlyMap<BoundPlace, Set<string>> };
   /** Whether an expression refers to more of a token than its data. */
   isWhole: boolean;
   placeholders: number;
@@ -205,6 +208,7 @@ const collectOne = ({ head, offset, literal }: Expression, references: Reference
     const { id, whole } = parseTokenReference(head);
     if (references.mayUse === false) throw forbidden('token:use');
     references.ids.add(id);
+    references.placed?.ids.get(references.placed.at)?.add(id);
     references.isWhole ||= whole;
     if (references.ids.size > tokensMax) throw tooManyTokens(references.limits);
   } catch (error) {

@@ -3,16 +3,16 @@
 /** The new tokens of $2, with their security codes and log rows. */
 export const NEW_TOKENS = `json_to_recordset($2::json) AS r(
     id text, type text, sealed text, fingerprint text, fingerprint_expression text, container text, metadata jsonb,
-    search_indexes text[], search_digests text[], expires_at timestamptz, masked boolean, cvc_sealed text,
+    search_indexes text[], search_digests text[], expires_at timestamptz, bound_to jsonb, masked boolean, cvc_sealed text,
     cvc_expires_at timestamptz, created_at timestamptz, created_by uuid, log_id uuid, actor_type text, message text, trace_id text, ip text,
     reactor_id uuid, proxy_id uuid, otel_trace_id text, application_id uuid, code_application_id uuid, log_mac uuid)`;
 
 /** The four parts of INSERT_TOKENS, each from a relation of NEW_TOKENS. */
 export const insertTokensFrom = (rows: string): string => `
   INSERT INTO tokens (tenant_id, id, type, sealed, fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, digests_due, expires_at, masked, created_at, created_by)
+    search_indexes, search_digests, digests_due, expires_at, bound_to, masked, created_at, created_by)
   SELECT $1::uuid, id, type, decode(sealed, 'base64'), fingerprint, fingerprint_expression, container, metadata,
-    search_indexes, search_digests, false, expires_at, masked, created_at, created_by FROM ${rows} ORDER BY id`;
+    search_indexes, search_digests, false, expires_at, bound_to, masked, created_at, created_by FROM ${rows} ORDER BY id`;
 
 export const insertCvcsFrom = (rows: string): string => `
   INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at)

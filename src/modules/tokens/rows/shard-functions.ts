@@ -31,7 +31,7 @@ const writeUniqueTokens: ShardFunction = {
 BEGIN
   FOR r IN
     SELECT g.*, json_build_array($2 -> (g.ordinality - 1)::int) AS only FROM ROWS FROM (json_to_recordset($2) AS (
-      id text, fingerprint text, fingerprint_expression text, created_at timestamptz, seen text[]
+      id text, fingerprint text, fingerprint_expression text, created_at timestamptz, bound_to jsonb, seen text[]
     )) WITH ORDINALITY AS g
   LOOP
     found := NULL;
@@ -40,6 +40,7 @@ BEGIN
         SELECT t.id, t.created_at FROM tokens t
         WHERE t.tenant_id = $1 AND t.fingerprint = r.fingerprint AND t.fingerprint_expression = r.fingerprint_expression
           AND t.container LIKE ANY (r.seen) AND (t.expires_at IS NULL OR t.expires_at > r.created_at)
+          AND t.bound_to IS NOT DISTINCT FROM r.bound_to
         OFFSET 0
       ) AS equal ORDER BY equal.created_at, equal.id LIMIT 1;
     END IF;
@@ -76,7 +77,7 @@ END`,
 
 const findFingerprints: ShardFunction = {
   statement: 'find-fingerprints',
-  parameters: ['uuid', 'text[]', 'text[]', 'timestamptz', 'text[]'],
+  parameters: ['uuid', 'text[]', 'text[]', 'timestamptz', 'text[]', 'jsonb[]'],
   columns: TOKEN_TYPES,
   block: `BEGIN
   RETURN QUERY ${FIND_BY_FINGERPRINTS.replace('tenant_id IS NOT DISTINCT FROM $1', 'tenant_id = $1')};

@@ -54,6 +54,8 @@ const compile = (condition: TokenCondition, parameters: Parameters): string => {
     }
     case 'unmasked':
       return "(t.type = 'token' AND NOT t.masked)";
+    case 'readable':
+      return "(t.bound_to IS NULL OR NOT t.bound_to ?| '{hosts,proxies,reactors}')";
     case 'nothing':
       return 'false';
     case 'digest':

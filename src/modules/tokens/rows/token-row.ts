@@ -1,4 +1,6 @@
 // Row types of tokens, as written and as read.
+import { sortedJson } from '../../../platform/crypto/seal.ts';
+import type { StoredBound } from '../../access/bounds.ts';
 import type { NewLog } from '../../../platform/db/audit-rows.ts';
 
 /** A token to be written. `sealed` and `cvc_sealed` are base64. Tokens with one `log_id` share a log row. */
@@ -13,6 +15,7 @@ export type NewToken = {
   search_indexes?: string[] | undefined;
   search_digests?: string[] | undefined;
   expires_at?: string | undefined;
+  bound_to?: StoredBound | undefined;
   /** Whether a mask hides the value from callers with a permission and no rule that reveals. */
   masked: boolean;
   cvc_sealed?: string | undefined;
@@ -49,6 +52,7 @@ export type StoredToken = {
   metadata: Record<string, string> | null;
   search_indexes: string[] | null;
   expires_at: Date | null;
+  bound_to: StoredBound | null;
   /** Whether a mask hides the value from callers without a rule that reveals; null where it is unknown. */
   masked: boolean | null;
   created_at: Date;
@@ -60,21 +64,27 @@ export type StoredToken = {
 /** The columns needed to open a token, which verifies them, and to decide about access. */
 export type StoredValue = Pick<
   StoredToken,
-  'id' | 'type' | 'sealed' | 'container' | 'expires_at' | 'fingerprint' | 'fingerprint_expression'
+  'id' | 'type' | 'sealed' | 'container' | 'expires_at' | 'fingerprint' | 'fingerprint_expression' | 'bound_to'
 >;
 
 /** What opens a token. `masked` is verified where it was read. */
-export type SealedToken = StoredValue & Partial<Pick<StoredToken, 'masked'>>;
+export type SealedToken = Omit<StoredValue, 'bound_to'> & { bound_to: object | null } & Partial<
+    Pick<StoredToken, 'masked'>
+  >;
 
 /** The stored security code of a card. It may have expired. */
 export type FoundCvc = { cvc_sealed: Buffer | null; cvc_expires_at: Date | null };
 
-/** Two tokens with the same digest of the same expression are equal. */
-export type Fingerprint = { fingerprint: string; fingerprint_expression: string };
+/** Two tokens with the same digest of the same expression are equal, if they may go to the same places. */
+export type Fingerprint = {
+  fingerprint: string;
+  fingerprint_expression: string;
+  bound_to?: StoredBound | null | undefined;
+};
 
-/** A map key for a fingerprint and its expression. */
-export const nameOfFingerprint = ({ fingerprint, fingerprint_expression }: Fingerprint): string =>
-  `${fingerprint} ${fingerprint_expression}`;
+/** A map key for a fingerprint, its expression and its bound. */
+export const nameOfFingerprint = ({ fingerprint, fingerprint_expression, bound_to }: Fingerprint): string =>
+  `${fingerprint} ${bound_to ? sortedJson(bound_to) : ''} ${fingerprint_expression}`;
 
 /** The fingerprints that must be unique, and the containers in which equal tokens count. */
 export type UniqueAmong = {

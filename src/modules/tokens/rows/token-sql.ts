@@ -13,11 +13,11 @@ WITH new AS (SELECT * FROM ${NEW_TOKENS}
 ${logTokensFrom('new')}`;
 
 export const TOKEN_COLUMNS = `id, type, sealed, fingerprint, fingerprint_expression, container, metadata, search_indexes,
-  expires_at, masked, created_at, created_by, modified_at, modified_by`;
+  expires_at, bound_to, masked, created_at, created_by, modified_at, modified_by`;
 
 /** TOKEN_COLUMNS with their SQL types. */
 export const TOKEN_TYPES = `id text, type text, sealed bytea, fingerprint text, fingerprint_expression text, container text,
-  metadata jsonb, search_indexes text[], expires_at timestamptz, masked boolean, created_at timestamptz, created_by uuid,
+  metadata jsonb, search_indexes text[], expires_at timestamptz, bound_to jsonb, masked boolean, created_at timestamptz, created_by uuid,
   modified_at timestamptz, modified_by uuid`;
 
 /**
@@ -38,7 +38,7 @@ CROSS JOIN LATERAL (SELECT ${columns} FROM ${table} WHERE tenant_id = $1 AND id 
 /** With expired tokens: requests share the statement, and each compares with its own time. */
 export const FIND_TOKENS = byIds(TOKEN_COLUMNS, 'tokens', '$2');
 
-export const VALUE_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression';
+export const VALUE_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression, bound_to';
 
 /** Adds the security codes of cards, expired ones too. One statement, because a second one would cost as much again. */
 const withCvcs = (columns: string, tokens = byIds(columns, 'tokens', '$2')): string =>
@@ -60,8 +60,8 @@ export const FIND_RECORDS = withCvcs(TOKEN_COLUMNS);
 const EQUAL_TOKENS_MAX = 10;
 
 /**
- * The oldest tokens with these fingerprints ($2) and expressions ($3), in containers that one of the LIKE patterns ($5)
- * matches. Only tokens with the same expression count: the creator of a token chooses its expression, so a fingerprint of
+ * The oldest tokens with these fingerprints ($2), expressions ($3) and bounds ($6), in containers that one of the LIKE patterns
+ * ($5) matches. Only tokens with the same expression count: the creator of a token chooses its expression, so a fingerprint of
  * another expression does not prove that the data is equal.
  *
  * OFFSET 0 keeps PostgreSQL from scanning all tokens by time in search of an equal one. IS NOT DISTINCT FROM keeps it from
@@ -70,12 +70,13 @@ const EQUAL_TOKENS_MAX = 10;
  */
 export const FIND_BY_FINGERPRINTS = boundSealed(
   TOKEN_COLUMNS,
-  `SELECT found.* FROM (SELECT DISTINCT * FROM unnest($2::text[], $3::text[])) AS wanted(fingerprint, expression)
+  `SELECT found.* FROM (SELECT DISTINCT * FROM unnest($2::text[], $3::text[], $6::jsonb[])) AS wanted(fingerprint, expression, bound)
 CROSS JOIN LATERAL (
   SELECT * FROM (
     SELECT ${TOKEN_COLUMNS} FROM tokens
     WHERE tenant_id IS NOT DISTINCT FROM $1 AND fingerprint = wanted.fingerprint AND fingerprint_expression = wanted.expression
       AND (expires_at IS NULL OR expires_at > $4) AND container LIKE ANY ($5::text[])
+      AND bound_to IS NOT DISTINCT FROM wanted.bound
     OFFSET 0
   ) AS equal ORDER BY created_at, id LIMIT ${EQUAL_TOKENS_MAX}
 ) AS found`,
@@ -109,8 +110,7 @@ WHERE tenant_id = $1 AND id = $2 AND (expires_at IS NULL OR expires_at > $3) FOR
 export const UPDATE_TOKEN = `
 UPDATE tokens SET sealed = decode($3, 'base64'), fingerprint = $4, fingerprint_expression = $5, container = $6,
   metadata = $7::jsonb, search_indexes = $8::text[], search_digests = $9::text[], digests_due = false,
-  expires_at = $10, masked = $11,
-  modified_at = $12, modified_by = $13
+  expires_at = $10, masked = $11, modified_at = $12, modified_by = $13, bound_to = $14::jsonb
 WHERE tenant_id = $1 AND id = $2`;
 
 export const PUT_CVC = `

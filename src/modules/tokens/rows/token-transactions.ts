@@ -48,10 +48,15 @@ export const lockFingerprints = async (
   const prints = fingerprints.map(({ fingerprint }) => fingerprint);
   const expressions = fingerprints.map(({ fingerprint_expression }) => fingerprint_expression);
   await query('lock-fingerprints', LOCK_FINGERPRINTS, [tenant_id, prints]);
-  const values = [tenant_id, prints, expressions, now, containers];
+  const bounds = fingerprints.map(({ bound_to }) => (bound_to ? JSON.stringify(bound_to) : null));
+  const values = [tenant_id, prints, expressions, now, containers, bounds];
   const found = (await query('find-fingerprints', FIND_BY_FINGERPRINTS, values)) as StoredToken[];
-  return Map.groupBy(found, ({ fingerprint, fingerprint_expression }) =>
-    nameOfFingerprint({ fingerprint: fingerprint ?? '', fingerprint_expression: fingerprint_expression ?? '' }),
+  return Map.groupBy(found, ({ fingerprint, fingerprint_expression, bound_to }) =>
+    nameOfFingerprint({
+      fingerprint: fingerprint ?? '',
+      fingerprint_expression: fingerprint_expression ?? '',
+      bound_to,
+    }),
   );
 };
 
@@ -105,6 +110,7 @@ export const updateToken = async (
     columns.masked,
     columns.modified_at,
     columns.modified_by,
+    columns.bound_to && JSON.stringify(columns.bound_to),
   ]);
   if (cvc === 'replace') await putCvc({ query, tenant_id }, id, columns);
   else if (cvc === 'remove') await query('delete-cvc', DELETE_CVC, [tenant_id, id]);

@@ -78,9 +78,10 @@ type SampledToken = {
   expires_at: Date | null;
   fingerprint: string | null;
   fingerprint_expression: string | null;
+  bound_to: object | null;
 };
 
-const SAMPLED_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression';
+const SAMPLED_COLUMNS = 'id, type, sealed, container, expires_at, fingerprint, fingerprint_expression, bound_to';
 
 /** The oldest and the newest tokens of a tenant. */
 export const sampleTokens = async (session: Client, tenant_id: string, ofEach: number): Promise<SampledToken[]> => {

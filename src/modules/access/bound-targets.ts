@@ -1,0 +1,51 @@
+// Looks up the proxies and reactors that a bound names, and pins what they are now.
+import { badRequest, FieldErrorCollector, invalidInput } from '../../platform/base/errors.ts';
+import { type Bound, type StoredBound, storeBound } from './bounds.ts';
+import type { AccessContext } from './context.ts';
+
+/** Each costs a look-up. */
+const TARGETS_OF_REQUEST_MAX = 100;
+
+const kinds = { proxies: 'must be the id of a stored proxy', reactors: 'must be the id of a reactor' } as const;
+
+/** A bound of a request, and the path to it. */
+export type AskedBound = { bound: Bound; path: readonly (string | number)[] };
+
+/**
+ * The bounds of a request as they are stored, in its order.
+ * @throws invalidInput at the ids that name nothing of the tenant; badRequest for more than TARGETS_OF_REQUEST_MAX; unavailable.
+ */
+export const pinBounds = async (
+  ctx: Pick<AccessContext, 'keyring' | 'boundTargets'>,
+  tenant_id: string,
+  asked: readonly (AskedBound | undefined)[],
+): Promise<(StoredBound | undefined)[]> => {
+  if (asked.every((each) => each === undefined)) return [];
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const problems = new FieldErrorCollector();
+  const found = new Map<string, string | undefined>();
+  const pinOf = async (kind: keyof typeof kinds, id: string): Promise<string | undefined> => {
+    const name = `${kind} ${id}`;
+    if (found.has(name)) return found.get(name);
+    if (found.size === TARGETS_OF_REQUEST_MAX)
+      throw badRequest(`A request may name at most ${TARGETS_OF_REQUEST_MAX} proxies and reactors in bounds.`);
+    const pin = (await ctx.boundTargets[kind]?.(tenant_id, id))?.(keys.digest);
+    found.set(name, pin);
+    return pin;
+  };
+  const stored: (StoredBound | undefined)[] = [];
+  for (const each of asked) {
+    const { bound, path = [] } = each ?? {};
+    const pins: Record<string, string> = {};
+    for (const kind of ['proxies', 'reactors'] as const)
+      for (const [index, id] of (bound?.[kind] ?? []).entries()) {
+        const pin = await pinOf(kind, id);
+        if (pin === undefined) problems.add([...path, kind, index], kinds[kind], 'not_found');
+        else pins[id] = pin;
+      }
+    if (problems.stopped) break;
+    stored.push(bound && storeBound(bound, Object.keys(pins).length > 0 ? pins : undefined));
+  }
+  if (problems.count > 0) throw invalidInput(problems.errors);
+  return stored;
+};

@@ -477,3 +477,83 @@ describe('what a bound may be', () => {
       expect([patched.status, Object.keys(patched.body.errors)]).toEqual([400, [path]]);
     });
 });
+
+describe('access rules', () => {
+  const ruled = async (bound_to: object): Promise<{ key: string; id: string }> => {
+    const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:use'], bound_to }];
+    const json = { name: 'Ruled', type: 'private', permissions: ['token:create', 'token:update'], rules };
+    const made = await house.server.request('POST', '/applications', { json });
+    expect(made.status, made.text).toBe(201);
+    expect(made.body.rules[0].bound_to).toEqual(bound_to);
+    return made.body;
+  };
+
+  test('bind all tokens of a caller, and show the bound without its pins', async () => {
+    const proxy = await makeProxy(house.server, { destination_url: house.url });
+    const { key } = await ruled({ proxies: [proxy.id] });
+    const id = await tokenOf(house.server, CANARY, { type: 'card_number' });
+    const json = { card: `{{ ${id} }}` };
+    refusal(await send(house.url, 'POST', '/proxy', { json, key }), 'proxies');
+    expect((await askProxy(house.server, proxy, { json, key })).status).toBe(200);
+    await changeProxy(house.server, proxy, { destination_url: house.otherUrl });
+    refusal(await askProxy(house.server, proxy, { json, key }), 'proxies', 'changed');
+    expect((await send(house.url, 'POST', '/proxy', { json })).status).toBe(200);
+  });
+
+  test('and the bound of the token both hold; uses count for each token and application', async () => {
+    const [one, other] = [await ruled({ max_uses: 1 }), await ruled({ max_uses: 1 })];
+    const [first, second] = [await boundNumber({ hosts: [HOST] }), await boundNumber({ max_uses: 3 })];
+    const ask = (id: string, { key }: { key: string }, url = house.url) =>
+      send(url, 'POST', '/proxy', { json: { card: `{{ ${id} }}` }, key });
+    refusal(await ask(first, one, house.otherUrl), 'hosts');
+    for (const each of [one, other]) {
+      for (const id of [first, second]) {
+        expect((await ask(id, each)).status).toBe(200);
+        refusal(await ask(id, each), 'max_uses');
+      }
+    }
+    expect((await house.server.request('GET', `/tokens/${second}`)).body.uses).toBe(2);
+  });
+
+  test('are for token:use alone, and nobody hands on more than its own bound', async () => {
+    const rule = { priority: 1, container: '/', transform: 'reveal', bound_to: { hosts: [HOST] } };
+    const make = (rules: object[], permissions: string[], key?: string) =>
+      house.server.request('POST', '/applications', {
+        json: { name: 'A', type: 'private', permissions, rules },
+        ...(key !== undefined && { key }),
+      });
+    const wrong = await make([{ ...rule, permissions: ['token:use', 'token:read'] }], []);
+    expect([wrong.status, wrong.body.errors]).toEqual([
+      400,
+      { 'rules[0].bound_to': ['is for rules whose only permission is token:use'] },
+    ]);
+    const uses = { ...rule, permissions: ['token:use'] };
+    const granting = await make([uses], ['application:create']);
+    expect(granting.status, granting.text).toBe(201);
+    const { key } = granting.body;
+    expect((await make([uses], [], key)).status).toBe(201);
+    expect((await make([{ ...uses, bound_to: { hosts: [HOST], max_uses: 1 } }], [], key)).status).toBe(201);
+    for (const wider of [
+      [{ ...uses, bound_to: undefined }],
+      [{ ...uses, bound_to: { hosts: ['*.upstream.test'] } }],
+      [{ ...uses, bound_to: { max_uses: 1 } }],
+    ])
+      expect((await make(wider, [], key)).status, JSON.stringify(wider)).toBe(403);
+    expect((await make([], ['token:use'], key)).status).toBe(403);
+  });
+
+  test('a token is not moved to where its caller may use it more freely', async () => {
+    const use = { transform: 'reveal', permissions: ['token:use'] };
+    const rules = [
+      { ...use, priority: 1, container: '/bound/', bound_to: { hosts: [HOST] } },
+      { ...use, priority: 2, container: '/free/' },
+    ];
+    const json = { name: 'Mover', type: 'private', permissions: ['token:create', 'token:update'], rules };
+    const { key } = (await house.server.request('POST', '/applications', { json })).body;
+    const move = async (from: string, to: string) => {
+      const id = await tokenOf(house.server, 'x', { containers: [from] }, key);
+      return (await house.server.request('PATCH', `/tokens/${id}`, { json: { containers: [to] }, key })).status;
+    };
+    expect([await move('/bound/', '/free/'), await move('/free/', '/bound/')]).toEqual([403, 200]);
+  });
+});

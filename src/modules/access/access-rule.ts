@@ -1,6 +1,6 @@
 // Access rules: their schema and limits.
 import { z } from 'zod';
-import type { StoredBound } from './bounds.ts';
+import { boundSchema, type StoredBound } from './bounds.ts';
 import { parseContainer } from './containers.ts';
 import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { isPermission, notPermission, type Permission, permissions } from './permissions.ts';
@@ -38,34 +38,57 @@ const tokenPermissions = permissions.filter((each) => each.startsWith('token:'))
 /** Rules are about containers, and only tokens are in containers. */
 const isTokenPermission = (text: unknown): text is Permission => isPermission(text) && text.startsWith('token:');
 
-export const accessRuleSchema = z
-  .object({
-    description: optionalWith(z.string().max(RULE_DESCRIPTION_LENGTH_MAX), ''),
-    priority: z.int().min(1).max(RULE_PRIORITY_MAX),
-    container: optional(container),
-    conditions: z
-      .array(condition)
-      .max(CONDITIONS_MAX)
-      .nullish()
-      // Generated clients of some languages send every list, empty ones too.
-      .transform((conditions) => (conditions && conditions.length > 0 ? conditions : undefined)),
-    transform: z.enum(ruleTransforms),
-    permissions: z
-      .array(
-        z.string().refine(isTokenPermission, {
-          error: ({ input }) => notPermission('a permission on tokens', input, tokenPermissions),
-        }),
-        'must be a list of permissions',
-      )
-      .min(1, 'must name a permission'),
-  })
-  .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {
-    error: 'must have either a container or conditions',
-  });
+const ruleOf = <T extends z.ZodType>(bound_to: T) =>
+  z
+    .object({
+      description: optionalWith(z.string().max(RULE_DESCRIPTION_LENGTH_MAX), ''),
+      priority: z.int().min(1).max(RULE_PRIORITY_MAX),
+      container: optional(container),
+      conditions: z
+        .array(condition)
+        .max(CONDITIONS_MAX)
+        .nullish()
+        // Generated clients of some languages send every list, empty ones too.
+        .transform((conditions) => (conditions && conditions.length > 0 ? conditions : undefined)),
+      transform: z.enum(ruleTransforms),
+      permissions: z
+        .array(
+          z.string().refine(isTokenPermission, {
+            error: ({ input }) => notPermission('a permission on tokens', input, tokenPermissions),
+          }),
+          'must be a list of permissions',
+        )
+        .min(1, 'must name a permission'),
+      bound_to,
+    })
+    .refine((rule) => (rule.container === undefined) !== (rule.conditions === undefined), {
+      error: 'must have either a container or conditions',
+    })
+    .refine(
+      (rule) =>
+        (rule as { bound_to?: unknown }).bound_to === undefined ||
+        rule.permissions.every((each) => each === 'token:use'),
+      {
+        path: ['bound_to'],
+        error: 'is for rules whose only permission is token:use',
+      },
+    );
+
+/** A rule as a request has it. */
+export const accessRuleSchema = ruleOf(optional(boundSchema));
+
+/** A rule as it is stored. Its row has a MAC, so what it is bound to was checked when it was written. */
+export const storedRuleSchema = ruleOf(optional(z.custom<StoredBound>()));
 
 export type RuleCondition = z.infer<typeof condition>;
 
-type Parsed = z.infer<typeof accessRuleSchema>;
+type Named<Rule extends { container: unknown; conditions: unknown; bound_to: unknown }> = Omit<
+  Rule,
+  'container' | 'conditions' | 'bound_to'
+> &
+  Partial<Pick<Rule, 'container' | 'conditions' | 'bound_to'>>;
 
-export type AccessRule = Omit<Parsed, 'container' | 'conditions'> &
-  Partial<Pick<Parsed, 'container' | 'conditions'>> & { bound_to?: StoredBound | undefined };
+export type AccessRule = Named<z.infer<typeof storedRuleSchema>>;
+
+/** What a request asks for: nothing that its bound names was looked up. */
+export type AskedRule = Named<z.infer<typeof accessRuleSchema>>;

@@ -10,6 +10,7 @@ import {
   ruleTransforms,
 } from './access-rule.ts';
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from './echo-mode.ts';
+import { boundInDocuments } from './bounds.ts';
 import { containerPath } from './containers.schema.ts';
 import { parseContainer } from './containers.ts';
 import { ORIGINS_IN_DOCUMENTS, originsSchema } from './origins.ts';
@@ -97,6 +98,10 @@ const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional)
       )
       .min(1)
       .meta({ description: 'The permissions on tokens that the rule grants.' }),
+    bound_to: absent(boundInDocuments).meta({
+      description:
+        'Where the application may send the values of these tokens, how often and until when: for a rule whose only permission is `token:use`. `max_uses` counts for each token and application. To save the rule again confirms what it names.',
+    }),
   });
 
 const RULE_TEXT = 'Gives permissions on some tokens, and says how much of these tokens is shown.';

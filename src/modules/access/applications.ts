@@ -2,7 +2,9 @@
 import type { ApplicationLimits, RateLimit } from '../../platform/base/application-limits.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { fieldErrors, invalidInput, notFound } from '../../platform/base/errors.ts';
-import { type AccessRule, accessRuleSchema } from './access-rule.ts';
+import { type AccessRule, type AskedRule, storedRuleSchema } from './access-rule.ts';
+import { pinBounds } from './bound-targets.ts';
+import { type Bound, shownBound } from './bounds.ts';
 import { newApiKey } from './api-keys.ts';
 import type { AccessContext } from './context.ts';
 import { checkGrants, type Grants } from './grants.ts';
@@ -58,9 +60,12 @@ export type ApplicationRecord = {
   modified_at: string | undefined;
 };
 
-type ShownRule = Omit<AccessRule, 'description'> & { description?: string };
+type ShownRule = Omit<AccessRule, 'description' | 'bound_to'> & { description?: string; bound_to?: Bound };
 
-export type ApplicationInput = {
+export type ApplicationInput = Omit<PinnedInput, 'rules'> & { rules: AskedRule[] };
+
+/** With rules as they are stored. */
+type PinnedInput = {
   name: string;
   permissions: Permission[];
   rules: AccessRule[];
@@ -94,7 +99,7 @@ const KEY_REGENERATED = 'Application key regenerated';
 
 const rightsOf = (row: StoredApplication) => ({
   permissions: row.permissions.filter(isPermission),
-  rules: accessRuleSchema.array().parse(row.rules),
+  rules: storedRuleSchema.array().parse(row.rules),
   allowed_hosts: hostsOf(row.allowed_hosts),
 });
 
@@ -106,15 +111,17 @@ export const grantsOf = (ctx: Pick<AccessContext, 'config'>, row: StoredApplicat
 });
 
 /** What an application would hold. */
-const grantsOfInput = (ctx: AccessContext, input: ApplicationInput): Grants => ({
+const grantsOfInput = (ctx: AccessContext, input: PinnedInput): Grants => ({
   permissions: input.permissions,
   rules: input.rules,
   allowed_hosts: input.allowed_hosts,
   limits: effectiveLimits(ctx, input),
 });
 
-const shownRule = ({ description, ...rule }: AccessRule): ShownRule =>
-  description === '' ? rule : { description, ...rule };
+const shownRule = ({ description, bound_to, ...rule }: AccessRule): ShownRule => {
+  const bound = shownBound(bound_to);
+  return { ...(description !== '' && { description }), ...rule, ...(bound && { bound_to: bound }) };
+};
 
 const publicSettingsOf = ({ allowed_origins, container, creates_per_minute }: StoredApplication) => ({
   allowed_origins,
@@ -123,7 +130,11 @@ const publicSettingsOf = ({ allowed_origins, container, creates_per_minute }: St
 });
 
 /** A public key is in the hands of everybody: it may create tokens, and no rule may give it more. @throws invalidInput. */
-const checkPublic = (ctx: AccessContext, type: string, input: ApplicationInput): void => {
+const checkPublic = (
+  ctx: AccessContext,
+  type: string,
+  input: Pick<ApplicationInput, 'permissions'> & PublicSettings & { rules: readonly unknown[] },
+): void => {
   const { permissions, rules, allowed_origins = [], containers, creates_per_minute } = input;
   const problems: [path: string, sentence: string, code: 'not_allowed'][] = [];
   if (type === 'public') {
@@ -168,12 +179,26 @@ const recordOf = (tenant_id: string, row: StoredApplication, last_used_at?: Date
   };
 };
 
-/** Without repeated permissions. */
-const uniqueOf = ({ permissions, rules, ...input }: ApplicationInput): ApplicationInput => ({
-  ...input,
-  permissions: [...new Set(permissions)],
-  rules: rules.map((rule) => ({ ...rule, permissions: [...new Set(rule.permissions)] })),
-});
+/**
+ * Without repeated permissions, and with what bounds of rules name pinned as it is now: to save a rule again confirms its bound.
+ * @throws invalidInput for a bound that names nothing of the tenant.
+ */
+const pinnedOf = async (
+  ctx: AccessContext,
+  { tenant_id }: Work,
+  { permissions, rules, ...input }: ApplicationInput,
+): Promise<PinnedInput> => {
+  const asked = rules.map(({ bound_to: bound }, at) => bound && { bound, path: ['rules', at, 'bound_to'] });
+  const bounds = await pinBounds(ctx, tenant_id, asked);
+  return {
+    ...input,
+    permissions: [...new Set(permissions)],
+    rules: rules.map(({ bound_to: _, ...rule }, at) => {
+      const bound_to = bounds[at];
+      return { ...rule, permissions: [...new Set(rule.permissions)], ...(bound_to && { bound_to }) };
+    }),
+  };
+};
 
 /** An empty list where the application may send to any host, and null where it names no limit. */
 const columnsOf = ({
@@ -188,7 +213,7 @@ const columnsOf = ({
   allowed_origins,
   containers,
   creates_per_minute,
-}: ApplicationInput) => ({
+}: PinnedInput) => ({
   name,
   permissions,
   rules,
@@ -254,7 +279,7 @@ export const createApplication = async (
   { type, create_key = true, ...input }: ApplicationInput & { type: ApplicationType; create_key?: boolean },
 ): Promise<ApplicationRecord> => {
   checkPublic(ctx, type, input);
-  const fields = uniqueOf(input);
+  const fields = await pinnedOf(ctx, work, input);
   checkGrants(work, grantsOfInput(ctx, fields));
   const apiKey = create_key ? newApiKey(ctx) : undefined;
   const id = ctx.newUuid();
@@ -272,13 +297,13 @@ export const createApplication = async (
  * caller holds it or not.
  * @throws notFound; forbidden for what neither the caller nor the application holds.
  */
-export const changeApplication = (
+export const changeApplication = async (
   ctx: AccessContext,
   work: Work,
   id: string,
   input: ApplicationInput,
 ): Promise<ApplicationRecord> => {
-  const given = uniqueOf(input);
+  const given = await pinnedOf(ctx, work, input);
   const fields = { ...columnsOf(given), ...modificationOf(ctx, work) };
   return applications.change(ctx, work, id, async (tx, row) => {
     checkPublic(ctx, row.type, given);

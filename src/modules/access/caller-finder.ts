@@ -1,6 +1,6 @@
 // Finds the caller of an API key, of a session's key or of an application, with a cache that changes invalidate.
 import { type KeyParts, parseApiKey } from './api-keys.ts';
-import { accessRuleSchema } from './access-rule.ts';
+import { storedRuleSchema } from './access-rule.ts';
 import type { KeyUses } from './key-uses.ts';
 import { echoModeOf } from './echo-mode.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
@@ -126,7 +126,7 @@ export const createCallerFinder = (
     actor_id: row.application_id,
     actor_type: 'application',
     permissions: new Set(row.permissions.filter(isPermission)),
-    rules: byPriority(accessRuleSchema.array().parse(row.rules)),
+    rules: byPriority(storedRuleSchema.array().parse(row.rules)),
     deduplicate_tokens: deduplicates(row.settings),
     allows_absent_paths: allowsAbsentPaths(row.settings),
     echo_guard: echoModeOf(row.echo_guard),

@@ -5,6 +5,7 @@ import type { ApplicationLimits } from '../../platform/base/application-limits.t
 import { AppError, forbidden } from '../../platform/base/errors.ts';
 import { coversHosts } from '../../platform/egress/allowed-hosts.ts';
 import { coversLimits } from './limits.ts';
+import { isWithin, type StoredBound } from './bounds.ts';
 import type { Permission } from './permissions.ts';
 import { strengths } from './rules.ts';
 
@@ -63,7 +64,12 @@ const regionOf = (rule: AccessRule): Region | undefined => {
   return region;
 };
 
-type Reach = { permissions: readonly Permission[]; region: Region; transform: Transform };
+type Reach = {
+  permissions: readonly Permission[];
+  region: Region;
+  transform: Transform;
+  bound_to: StoredBound | undefined;
+};
 
 /** Rules by priority, 1 first, with the tokens that each can meet. */
 type Holder = { permissions: ReadonlySet<Permission>; reaches: Reach[] };
@@ -74,18 +80,26 @@ const holderOf = ({ permissions, rules }: Grants): Holder => ({
     .toSorted((one, other) => one.priority - other.priority)
     .flatMap((rule) => {
       const region = regionOf(rule);
-      return region ? [{ permissions: rule.permissions, region, transform: rule.transform }] : [];
+      const { permissions: named, transform, bound_to } = rule;
+      return region ? [{ permissions: named, region, transform, bound_to }] : [];
     }),
 });
 
 /** One permission on a region, but for `decided`, where earlier rules of the application decide. */
-type Grant = { permission: Permission; region: Region; transform: Transform; decided: Region[] };
+type Grant = {
+  permission: Permission;
+  region: Region;
+  transform: Transform;
+  decided: Region[];
+  /** Where values may go, for `token:use`. */
+  bound_to?: StoredBound | undefined;
+};
 
 /**
  * Whether the holder has the grant. It walks the rules as `decide` (rules.ts) does, for all tokens of the region at once: a rule
  * that some of them meet must be as strong, and one that all of them meet ends the walk.
  */
-const holds = (holder: Holder, { permission, region, transform, decided }: Grant): boolean => {
+const holds = (holder: Holder, { permission, region, transform, decided, bound_to }: Grant): boolean => {
   // Earlier rules decide over the whole region.
   if (decided.some((each) => covers(each, region))) return true;
   const wanted = strengthOf(permission, transform);
@@ -93,7 +107,7 @@ const holds = (holder: Holder, { permission, region, transform, decided }: Grant
     if (!reach.permissions.includes(permission)) continue;
     const both = intersect(reach.region, region);
     if (!both || decided.some((each) => covers(each, both))) continue;
-    if (strengthOf(permission, reach.transform) < wanted) return false;
+    if (strengthOf(permission, reach.transform) < wanted || !isWithin(bound_to, reach.bound_to)) return false;
     if (covers(reach.region, region)) return true;
   }
   if (!holder.permissions.has(permission)) return false;
@@ -169,10 +183,10 @@ export const checkGrants = (
     if (!holders.some((holder) => holder.permissions.has(permission) && holds(holder, grant)))
       throw forbidden(permission);
   }
-  for (const [index, { permissions: named, region, transform }] of reaches.entries())
+  for (const [index, { permissions: named, region, transform, bound_to }] of reaches.entries())
     for (const permission of named) {
       const decided = regionsNaming(permission, reaches.slice(0, index));
-      if (!holders.some((holder) => holds(holder, { permission, region, transform, decided })))
+      if (!holders.some((holder) => holds(holder, { permission, region, transform, decided, bound_to })))
         throw forbidden(permission);
     }
   // A change passes nothing on to the caller.

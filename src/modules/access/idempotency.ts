@@ -25,7 +25,7 @@ import { findSessionBeforeCaller } from './rows/find-session.ts';
 import { countCreates } from './failures.ts';
 import { checkGrants } from './grants.ts';
 import { countTokens } from './daily-counts.ts';
-import { holdsAnywhere, transformUnder, visibilityUnder, wouldDecide } from './rules.ts';
+import { boundOfUse, holdsAnywhere, transformUnder, visibilityUnder, wouldDecide } from './rules.ts';
 
 const KEPT_MS = 24 * 3_600_000;
 
@@ -258,7 +258,8 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
     if (decided === undefined) throw forbidden(permission);
     const bound = place?.bound_to ?? undefined;
     const isUse = permission === 'token:use';
-    if (isUse && bound && !usesOf(basis, id).every((row) => allowsLogged(bound, row))) hidden ??= noLongerShown();
+    const bounds = isUse ? [bound, boundOfUse(actor, target)].filter((each) => each !== undefined) : [];
+    if (bounds.some((each) => !usesOf(basis, id).every((row) => allowsLogged(each, row)))) hidden ??= noLongerShown();
     const today = isUse ? decided : transformUnder(bound, decided);
     // A deleted token shows nothing. It is no obstacle to the answer that deleted it.
     if (isStored && !place && permission !== 'token:delete') hidden ??= answerGone();

@@ -1,10 +1,10 @@
 // What a key can and cannot do, in sentences: each permission is said, rules in the order in which they decide.
 import { describe, expect, test } from 'vitest';
-import { type AccessRule, accessRuleSchema } from './access-rule.ts';
+import { accessRuleSchema, type AskedRule } from './access-rule.ts';
 import { type Permission, permissions } from './permissions.ts';
 import { type Rights, summarizeRights } from './rights-summary.ts';
 
-const rule = (fields: object): AccessRule =>
+const rule = (fields: object): AskedRule =>
   accessRuleSchema.parse({ priority: 1, transform: 'reveal', permissions: ['token:read'], ...fields });
 
 const rights = (fields: Partial<Rights>): Rights => ({ type: 'private', permissions: [], rules: [], ...fields });

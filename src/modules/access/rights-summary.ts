@@ -1,5 +1,7 @@
 // Says in sentences what a key can do and what it cannot, from its permissions, access rules, hosts and limits. Pure.
-import type { AccessRule, RuleCondition, Transform } from './access-rule.ts';
+import type { AskedRule, RuleCondition, Transform } from './access-rule.ts';
+import type { Bound } from './bounds.ts';
+import { describeBound } from './bound-words.ts';
 import { containerCovers } from './containers.ts';
 import type { Permission } from './permissions.ts';
 import { byPriority, type Decider, findDecider } from './rule-walk.ts';
@@ -7,7 +9,7 @@ import { byPriority, type Decider, findDecider } from './rule-walk.ts';
 export type Rights = {
   type: string;
   permissions: readonly Permission[];
-  rules: readonly AccessRule[];
+  rules: readonly AskedRule[];
   /** Undefined for any. */
   allowed_hosts?: readonly string[] | undefined;
   /** Of a public one. */
@@ -41,16 +43,17 @@ const tokensOf = (rule: Scope, isRest: boolean): string => {
   return isEverything(rule) ? `all ${tokens}` : `${tokens} below ${rule.container}`;
 };
 
-type Grant = { tokens: string; transform: Transform };
+type Grant = { tokens: string; transform: Transform; bound_to: Bound | undefined };
 
 /** The tokens that a permission reaches, and how much it shows of them, in the order in which rules decide. */
 const grantsOf = ({ permissions, rules }: Rights, permission: Permission): Grant[] => {
   const grants: Grant[] = [];
-  const earlier: Decider[] = [];
+  const earlier: Decider<Bound>[] = [];
   const rights = { permissions: new Set(permissions), rules: byPriority(rules) };
-  findDecider(rights, permission, (rule) => {
+  findDecider<Bound>(rights, permission, (rule) => {
+    const { transform, bound_to } = rule;
     if (!earlier.some((each) => hides(each, rule)))
-      grants.push({ tokens: tokensOf(rule, earlier.length > 0), transform: rule.transform });
+      grants.push({ tokens: tokensOf(rule, earlier.length > 0), transform, bound_to });
     earlier.push(rule);
     return false;
   });
@@ -84,7 +87,10 @@ const ofTokens: readonly [Permission, (grant: Grant) => string][] = [
   ['token:create', ({ tokens }) => `store ${tokens}`],
   ['token:read', ({ tokens, transform }) => readWords[transform](tokens)],
   ['token:search', ({ tokens, transform }) => searchWords[transform](tokens)],
-  ['token:use', ({ tokens, transform }) => useWords[transform](tokens)],
+  [
+    'token:use',
+    ({ tokens, transform, bound_to }) => [useWords[transform](tokens), ...describeBound(bound_to)].join(', '),
+  ],
   ['token:update', ({ tokens }) => `change ${tokens}`],
   ['token:delete', ({ tokens }) => `delete ${tokens}`],
 ];

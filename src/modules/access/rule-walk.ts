@@ -1,15 +1,22 @@
 // Finds the rule that decides. Pure, and without a package: the command line has it too.
 import type { AccessRule, Transform } from './access-rule.ts';
-import type { Caller } from './caller.ts';
+import type { Bound, StoredBound } from './bounds.ts';
 import type { Permission } from './permissions.ts';
 
-/** Rights in the form in which they decide: rules by priority, 1 first. */
-export type DecidingRights = Pick<Caller, 'permissions' | 'rules'>;
+type Rule<B extends Bound> = Omit<AccessRule, 'bound_to'> & { bound_to?: B | undefined };
+
+/** Rights in the form in which they decide: rules by priority, 1 first. `B`: bounds as they are stored, or as they are asked for. */
+export type DecidingRights<B extends Bound = StoredBound> = {
+  readonly permissions: ReadonlySet<Permission>;
+  readonly rules: readonly Rule<B>[];
+};
 
 /** A rule, or the last one: a plain permission, which is on all tokens. */
-export type Decider = Pick<AccessRule, 'container' | 'conditions' | 'bound_to'> & { transform: Transform };
+export type Decider<B extends Bound = StoredBound> = Pick<Rule<B>, 'container' | 'conditions' | 'bound_to'> & {
+  transform: Transform;
+};
 
-const plainPermission: Decider = { container: '/', transform: 'default' };
+const plainPermission: Pick<Decider, 'container' | 'transform'> = { container: '/', transform: 'default' };
 
 /** By priority, 1 first; equal ones as they were written. */
 export const byPriority = <T extends Pick<AccessRule, 'priority'>>(rules: readonly T[]): T[] =>
@@ -24,14 +31,14 @@ export type SkipReason = 'permission' | 'container' | 'condition';
  * @param onSkip told of each rule before the one that decides.
  * @returns the first one that reaches; undefined where nothing allows it.
  */
-export const findDecider = (
-  { permissions, rules }: DecidingRights,
+export const findDecider = <B extends Bound = StoredBound>(
+  { permissions, rules }: DecidingRights<B>,
   permission: Permission,
-  reaches: (rule: Decider) => boolean,
+  reaches: (rule: Decider<B>) => boolean,
   onSkip?: (index: number, why: SkipReason) => void,
-): Decider | undefined => {
+): Decider<B> | undefined => {
   for (let index = 0; index < rules.length; index += 1) {
-    const rule = rules[index] as AccessRule;
+    const rule = rules[index] as Rule<B>;
     const isNamed = rule.permissions.includes(permission);
     if (isNamed && reaches(rule)) return rule;
     onSkip?.(index, isNamed ? (rule.conditions === undefined ? 'container' : 'condition') : 'permission');

@@ -1,6 +1,6 @@
 // An explanation agrees with the decision and with a model of the rules that is written in another way.
 import { expect, test } from 'vitest';
-import { type AccessRule, accessRuleSchema } from '../access/access-rule.ts';
+import { type AccessRule, storedRuleSchema } from '../access/access-rule.ts';
 import type { Permission } from '../access/permissions.ts';
 import { byPriority } from '../access/rule-walk.ts';
 import { type Target, visibilityUnder, wouldDecide } from '../access/rules.ts';
@@ -33,7 +33,7 @@ const conditionOf = (next: Next) =>
 
 const ruleOf = (next: Next): AccessRule => {
   const permissions = some(next, PERMISSIONS);
-  return accessRuleSchema.parse({
+  return storedRuleSchema.parse({
     priority: 1 + next(3),
     description: next(2) === 0 ? '' : `rule ${next(100)}`,
     transform: one(next, TRANSFORMS),

@@ -1,6 +1,6 @@
 // Finds whom a question about access is about: an application or a member, with the rights that decide for them now.
 import { notFound } from '../../platform/base/errors.ts';
-import { type AccessRule, accessRuleSchema } from '../access/access-rule.ts';
+import { type AccessRule, storedRuleSchema } from '../access/access-rule.ts';
 import type { Caller } from '../access/caller.ts';
 import { findApplicationAsCaller } from '../access/rows/applications.ts';
 import type { DecidingRights } from '../access/rule-walk.ts';
@@ -26,7 +26,7 @@ export type Subject = {
 const findApplicationSubject = async (ctx: AnswersContext, work: Work, id: string): Promise<Subject> => {
   const row = await findApplicationAsCaller(work.db, id);
   if (!row) throw notFound('application');
-  const rules = row.type === 'public' ? [] : accessRuleSchema.array().parse(row.rules);
+  const rules = row.type === 'public' ? [] : storedRuleSchema.array().parse(row.rules);
   return { entity_type: 'application', id, rights: ctx.callers.callerOf(row), rules };
 };
 

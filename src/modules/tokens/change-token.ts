@@ -18,7 +18,7 @@ import { limitOfReveal } from '../access/limits.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { z } from 'zod';
 import type { Permission } from '../access/permissions.ts';
-import { containersShown, decide, getTransform, visibilityOf, wouldDecide } from '../access/rules.ts';
+import { boundOfUse, containersShown, decide, getTransform, visibilityOf, wouldDecide } from '../access/rules.ts';
 import { type Disclosure, logRow } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { fingerprint } from '../../platform/crypto/digest.ts';
@@ -227,7 +227,8 @@ const degreeOf = (work: Work, permission: Permission, token: Placed): number => 
 export const checkGain = (work: Work, before: Placed, after: Placed): boolean => {
   const gains = (permission: Permission): boolean =>
     degreeOf(work, permission, after) > degreeOf(work, permission, before);
-  if (gains('token:use')) throw forbidden('token:use');
+  const isFreer = !isWithin(boundOfUse(work.caller, after), boundOfUse(work.caller, before));
+  if (gains('token:use') || (isFreer && degreeOf(work, 'token:use', after) > 0)) throw forbidden('token:use');
   // A caller who sees a card's value by a search does not see its security code. A read would show it.
   if (gains('token:read') && (before.type === 'card' || !seesValue(work, before))) throw wouldShowMore();
   if (gains('token:search') && !seesValue(work, before)) throw wouldShowMore();

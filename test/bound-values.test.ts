@@ -557,3 +557,41 @@ describe('access rules', () => {
     expect([await move('/bound/', '/free/'), await move('/free/', '/bound/')]).toEqual([403, 200]);
   });
 });
+
+describe('sessions', () => {
+  const origin = 'https://shop.example.com';
+  const session = async (more: object): Promise<Answer> =>
+    house.server.request('POST', '/sessions', { json: { allowed_origins: [origin], types: ['card'], ...more } });
+  const create = (key: string, more: object = {}) =>
+    house.server.request('POST', '/tokens', {
+      key,
+      json: { type: 'card', data: CARD, ...more },
+      headers: { origin },
+    });
+
+  test('bind all their tokens, and the page sends no other bound', async () => {
+    const proxy = await makeProxy(house.server, { destination_url: house.url });
+    const made = await session({ bound_to: { proxies: [proxy.id], max_uses: 1 } });
+    expect(made.status, made.text).toBe(201);
+    expect(made.body.bound_to).toEqual({ proxies: [proxy.id], max_uses: 1 });
+    const key = made.body.session_key;
+    const refused = await create(key, { bound_to: { max_uses: 9 } });
+    expect([refused.status, refused.body.errors]).toEqual([
+      400,
+      { bound_to: ['must not be sent: the session says it'] },
+    ]);
+    const { id } = (await create(key)).body;
+    const json = { card: `{{ ${id} | json: '$.number' }}` };
+    refusal(await send(house.url, 'POST', '/proxy', { json }), 'proxies');
+    expect((await askProxy(house.server, proxy, { json })).status).toBe(200);
+    refusal(await askProxy(house.server, proxy, { json }), 'max_uses');
+  });
+
+  test('without a bound, a page may send one; a wrong one is refused when the session is made', async () => {
+    const key = (await session({})).body.session_key;
+    const { id } = (await create(key, { bound_to: { hosts: [HOST] } })).body;
+    refusal(await send(house.otherUrl, 'POST', '/proxy', { json: { card: `{{ ${id} }}` } }), 'hosts');
+    const wrong = await session({ bound_to: { hosts: [] } });
+    expect([wrong.status, Object.keys(wrong.body.errors)]).toEqual([400, ['bound_to.hosts']]);
+  });
+});

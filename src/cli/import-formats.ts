@@ -46,6 +46,7 @@ const recordAttributes = [
   'search_indexes',
   'fingerprint_expression',
   'expires_at',
+  'bound_to',
 ];
 
 const optional = (target: string, column: string) => ({ target, column, isOptional: true });

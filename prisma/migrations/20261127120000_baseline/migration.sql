@@ -117,6 +117,7 @@ CREATE TABLE collect_sessions (
   types TEXT[] NOT NULL,
   container TEXT,
   metadata JSONB,
+  bound_to JSONB,
   max_tokens INTEGER NOT NULL,
   token_ids TEXT[] NOT NULL DEFAULT '{}',
   return_url TEXT,

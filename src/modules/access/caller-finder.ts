@@ -64,6 +64,7 @@ const sessionOf = (row: Omit<FoundSession, 'digest'>, creator: Caller, page?: { 
     types: row.types,
     container: row.container ?? undefined,
     metadata: row.metadata ?? undefined,
+    bound_to: row.bound_to ?? undefined,
     creates_per_minute: CREATES_PER_MINUTE,
     session: {
       id: row.id,

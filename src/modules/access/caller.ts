@@ -1,6 +1,7 @@
 // The authenticated caller of a request, with what access rules need to decide. It holds no secret.
 import { type AccessRule } from './access-rule.ts';
 import type { EchoMode } from './echo-mode.ts';
+import type { StoredBound } from './bounds.ts';
 import type { ApplicationLimits } from '../../platform/base/application-limits.ts';
 import type { Permission } from './permissions.ts';
 
@@ -14,6 +15,8 @@ export type PublicAccess = {
   readonly container?: string | undefined;
   /** Added to the metadata of each token. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
+  /** Of each token. */
+  readonly bound_to?: StoredBound | undefined;
   /** Of one client address. */
   readonly creates_per_minute: number;
   /** Undefined for an application. */

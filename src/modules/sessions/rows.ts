@@ -1,6 +1,7 @@
 // Rows of sessions.
 import type { Database, TenantDatabase } from '../../platform/db/database.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
+import type { StoredBound } from '../access/bounds.ts';
 import { notFound } from '../../platform/base/errors.ts';
 import { FIND_FRAME_SESSION, FIND_PAGE_SESSION, type FoundSession, loadSession } from '../access/rows/find-session.ts';
 
@@ -10,6 +11,7 @@ export type StoredSession = {
   types: string[];
   container: string | null;
   metadata: unknown;
+  bound_to: unknown;
   max_tokens: number;
   token_ids: string[];
   return_url: string | null;
@@ -19,10 +21,11 @@ export type StoredSession = {
   created_by: string;
 };
 
-export type NewSession = Omit<StoredSession, 'metadata' | 'token_ids'> & {
+export type NewSession = Omit<StoredSession, 'metadata' | 'bound_to' | 'token_ids'> & {
   /** The public id of the API key that creates it. */
   key_id: string;
   metadata: Record<string, string> | undefined;
+  bound_to: StoredBound | undefined;
   public_id: string;
   digest: Uint8Array;
   page_digest: Uint8Array | null;
@@ -51,7 +54,7 @@ export const insertSession = async (
   { prisma, query, signedRows, tenant_id }: PrismaTransaction,
   row: NewSession,
 ): Promise<void> => {
-  const { metadata, digest, page_digest, ...columns } = row;
+  const { metadata, bound_to, digest, page_digest, ...columns } = row;
   if ((await query('hold-tenant-for-session', HOLD_TENANT, [tenant_id])).length === 0) throw notFound('tenant');
   const data = {
     ...columns,
@@ -60,6 +63,7 @@ export const insertSession = async (
     digest: Uint8Array.from(digest),
     page_digest: page_digest && Uint8Array.from(page_digest),
     ...(metadata && { metadata }),
+    ...(bound_to && { bound_to }),
   };
   const mac = signedRows.macOf('collect_sessions', data, null);
   await prisma.collect_sessions.create({ data: { ...data, mac: Uint8Array.from(mac) } });

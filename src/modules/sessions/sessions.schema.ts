@@ -1,5 +1,6 @@
 // Schemas of /sessions.
 import { z } from 'zod';
+import { boundInDocuments, boundSchema } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { ORIGINS_IN_DOCUMENTS, ORIGINS_MAX, originsSchema } from '../access/origins.ts';
 import { holdsApiKey } from '../access/api-keys.ts';
@@ -98,6 +99,15 @@ export const newSession = z
       ).meta({
         description: 'Added to the metadata of each token, in place of what the page sends under the same key.',
       }),
+      bound_to: optional(
+        z
+          .any()
+          .meta({ allOf: [{ $ref: '#/components/schemas/Bound' }] })
+          .pipe(boundSchema),
+      ).meta({
+        description: 'Where the values of its tokens may go, how often and until when. The page cannot send another.',
+        example: { hosts: ['api.processor.example'] },
+      }),
       max_tokens: optional(
         z
           .int(`must be a number from 1 to ${TOKENS_MAX}`)
@@ -150,6 +160,9 @@ export const sessionRecord = z
       .optional()
       .meta({ description: 'The container of the tokens. Left out: the container of each type.' }),
     metadata: tokenMetadata.optional().meta({ description: 'Added to the metadata of each token.' }),
+    bound_to: boundInDocuments
+      .optional()
+      .meta({ description: 'Where the values of its tokens may go, how often and until when.' }),
     max_tokens: z.int().meta({
       description: 'How many tokens the session may create, or how many requests may send a code.',
       example: TOKENS_DEFAULT,

@@ -1,5 +1,7 @@
 // Sessions: a backend lets one page create a few tokens, or type the security code of one card again, with a key that ends after
 // some minutes.
+import { pinBounds } from '../access/bound-targets.ts';
+import { type Bound, shownBound, type StoredBound } from '../access/bounds.ts';
 import { logRow } from '../../platform/db/audit-record.ts';
 import {
   AppError,
@@ -39,6 +41,7 @@ export type SessionInput = {
   types: string[];
   containers?: string[] | undefined;
   metadata?: Record<string, string> | undefined;
+  bound_to?: Bound | undefined;
   max_tokens?: number | undefined;
   token_id?: string | undefined;
   expires_in_ms: number;
@@ -55,6 +58,7 @@ export type SessionRecord = {
   types: string[];
   containers: string[] | undefined;
   metadata: Record<string, string> | undefined;
+  bound_to: Bound | undefined;
   max_tokens: number;
   token_id: string | undefined;
   tokens: string[];
@@ -70,6 +74,7 @@ const recordOf = (row: StoredSession): SessionRecord => ({
   types: row.types,
   containers: row.container === null ? undefined : [row.container],
   metadata: (row.metadata as Record<string, string> | null) ?? undefined,
+  bound_to: shownBound(row.bound_to as StoredBound | null),
   max_tokens: row.max_tokens,
   token_id: row.token_id ?? undefined,
   // A card whose code was typed twice is one token.
@@ -81,7 +86,7 @@ const recordOf = (row: StoredSession): SessionRecord => ({
 });
 
 /** What a session for one card has in another way than one that creates tokens. @throws invalidInput with every problem. */
-const checkKind = ({ token_id, types, containers, metadata, max_tokens = TRIES_MAX }: SessionInput): void => {
+const checkKind = ({ token_id, types, containers, metadata, bound_to, max_tokens = TRIES_MAX }: SessionInput): void => {
   const problems = new FieldErrorCollector();
   const add = (name: string, sentence: string, code: FieldCode): void => problems.add([name], sentence, code);
   if (token_id === undefined) {
@@ -91,6 +96,7 @@ const checkKind = ({ token_id, types, containers, metadata, max_tokens = TRIES_M
       add('types', `must be ["${CODE_TYPE}"] with token_id`, 'not_allowed');
     if (containers) add('containers', 'must not be sent with token_id', 'not_allowed');
     if (metadata) add('metadata', 'must not be sent with token_id', 'not_allowed');
+    if (bound_to) add('bound_to', 'must not be sent with token_id', 'not_allowed');
     if (max_tokens > TRIES_MAX) add('max_tokens', `must be from 1 to ${TRIES_MAX} with token_id`, 'too_large');
   }
   if (problems.count > 0) throw invalidInput(problems.errors);
@@ -146,13 +152,16 @@ export const createSession = async (
     created_at,
     created_by: work.actor_id,
   };
+  const asked = input.bound_to && { bound: input.bound_to, path: ['bound_to'] };
+  const [bound_to] = await pinBounds(ctx, work.tenant_id, [asked]);
+  const { metadata } = input;
   const warning = await findContainerWarning(ctx, work, input.containers ?? []);
   const made = await work.prismaTransaction(async (tx): Promise<SessionRecord> => {
     const page_digest = secret === undefined ? null : sessionPageDigest(ctx.pepper, secret);
-    await insertSession(tx, { ...row, metadata: input.metadata, key_id, public_id, digest, page_digest });
+    await insertSession(tx, { ...row, metadata, bound_to, key_id, public_id, digest, page_digest });
     tx.log(logRow(ctx, work, { operation: 'create', entity_type: 'session', entity_ids: [row.id] }));
     return {
-      ...recordOf({ ...row, metadata: input.metadata ?? null, token_ids: [] }),
+      ...recordOf({ ...row, metadata: metadata ?? null, bound_to: bound_to ?? null, token_ids: [] }),
       session_key: key.reveal(),
       ...(secret !== undefined && { collect_url: `${pagesUrl}/collect/${secret}` }),
     };

@@ -115,8 +115,7 @@ const writeTokens = async <T>(
   const transforms = isLarge
     ? await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(drafts, transformOf))
     : drafts.map(transformOf);
-  const asked = drafts.map(({ bound_to }) => bound_to);
-  const bounds = await pinBounds(ctx, work.tenant_id, asked);
+  const bounds = await boundsOf(ctx, work, drafts);
   if (work.caller.publicAccess) await countCreates(ctx, work, drafts.length);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const cvcKey = drafts.some((draft) => draft.cvc !== undefined) ? await ctx.keyring.ephemeralKey() : undefined;
@@ -173,6 +172,13 @@ const writeTokens = async <T>(
       if (!taken || !hasAliases || draw === ALIAS_DRAWS_MAX) throw error;
     }
   }
+};
+
+/** Those of the drafts, or that of the session, which was pinned when the session was made. */
+const boundsOf = (ctx: TokensContext, { caller, tenant_id }: Work, drafts: readonly Draft[]) => {
+  const ofSession = caller.publicAccess?.bound_to;
+  const asked = drafts.map(({ bound_to }) => bound_to);
+  return ofSession ? asked.map(() => ofSession) : pinBounds(ctx, tenant_id, asked);
 };
 
 /** The answer to a public caller. */

@@ -2,6 +2,7 @@
 import { logRow, operator, TOKENS_EXPORTED } from '../../platform/db/audit-record.ts';
 import { runTransaction } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
+import { type Bound, shownBound } from '../access/bounds.ts';
 import type { TokensContext } from './context.ts';
 import { findExportPage, takeSnapshot } from './rows/token-scans.ts';
 import { findTokenType } from './token-types.ts';
@@ -20,6 +21,7 @@ export type ExportedToken = {
   fingerprint?: string | undefined;
   fingerprint_expression?: string | undefined;
   expires_at?: string | undefined;
+  bound_to?: Bound | undefined;
   created_at: string;
 };
 
@@ -60,6 +62,7 @@ export const exportTokens = async (
             fingerprint: row.fingerprint ?? undefined,
             fingerprint_expression: row.fingerprint_expression ?? undefined,
             expires_at: row.expires_at?.toISOString(),
+            bound_to: shownBound(row.bound_to),
             created_at: row.created_at.toISOString(),
           };
         }),

@@ -1,9 +1,10 @@
 // Creates tokens from rows of another system under the ids of that system. A row that is stored already is not written again.
-import { AppError, FieldErrorCollector } from '../../platform/base/errors.ts';
+import { AppError, FieldErrorCollector, type FieldErrors } from '../../platform/base/errors.ts';
 import { operator } from '../../platform/db/audit-record.ts';
 import { fingerprint, sha256Hex } from '../../platform/crypto/digest.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { Work } from '../access/work.ts';
+import { pinBounds } from '../access/bound-targets.ts';
 import type { TokensContext } from './context.ts';
 import { findContainerWarning } from './container-warnings.ts';
 import { createTokens } from './create-tokens.ts';
@@ -41,7 +42,7 @@ const looksLikeCard = (id: string): boolean => {
   return /^[0-9]{12,19}$/.test(digits) && passesLuhn(digits);
 };
 
-const reasonOf = ({ errors }: FieldErrorCollector): string =>
+const reasonOf = (errors: FieldErrors): string =>
   Array.from(
     Map.groupBy(errors, ({ path }) => path),
     ([path, found]) => `${path}: ${found.map(({ sentence }) => sentence).join(', ')}`,
@@ -63,10 +64,13 @@ const parseRow = async (ctx: TokensContext, work: Work, row: ImportRow): Promise
   try {
     const parsing = parseTokenRequest(request, [], problems, draftTools(ctx, work));
     const draft = await ctx.accounts.runInTurns(work.tenant_id, parsing);
-    return draft && problems.count === 0 ? { token_id, draft } : { reason: reasonOf(problems) };
+    if (!draft || problems.count > 0) return { reason: reasonOf(problems.errors) };
+    // In this tenant there may be no such proxies and reactors: a row does not lose its bound.
+    await pinBounds(ctx, work.tenant_id, [draft.bound_to]);
+    return { token_id, draft };
   } catch (error) {
     if (!isOfRow(error)) throw error;
-    return { reason: error.message };
+    return { reason: error.fieldErrors ? reasonOf(error.fieldErrors) : error.message };
   }
 };
 

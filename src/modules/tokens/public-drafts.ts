@@ -4,7 +4,7 @@ import type { FieldErrorCollector } from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 
 /** The attributes of a token that a public caller may send. */
-const publicNames: ReadonlySet<string> = new Set(['type', 'data', 'metadata', 'expires_at']);
+const publicNames: ReadonlySet<string> = new Set(['type', 'data', 'metadata', 'expires_at', 'bound_to']);
 
 /** How far ahead a public caller may set the end of a token. */
 const EXPIRES_IN_MS_MAX = 24 * 3_600_000;
@@ -16,6 +16,7 @@ type Checked = {
   readonly metadata: Record<string, string> | undefined;
   readonly deduplicate: boolean | undefined;
   readonly expires_at: Date | undefined;
+  readonly bound_to: unknown;
 };
 
 type Path = readonly (string | number)[];
@@ -40,7 +41,7 @@ export const refuseOfPublic = (
  */
 export const checkPublicDraft = <Draft extends Checked>(
   draft: Draft,
-  { types, container, metadata }: PublicAccess,
+  { types, container, metadata, bound_to }: PublicAccess,
   now: Date,
   path: Path,
   problems: FieldErrorCollector,
@@ -50,6 +51,8 @@ export const checkPublicDraft = <Draft extends Checked>(
     problems.add([...path, 'type'], `must be one of ${types.join(', ')} with this key`, 'not_allowed');
   if (draft.expires_at && draft.expires_at.getTime() > now.getTime() + EXPIRES_IN_MS_MAX)
     problems.add([...path, 'expires_at'], 'must be at most 24 hours ahead with a public key', 'too_large');
+  if (bound_to && draft.bound_to !== undefined)
+    problems.add([...path, 'bound_to'], 'must not be sent: the session says it', 'not_allowed');
   if (problems.count > before) return undefined;
   return {
     ...draft,

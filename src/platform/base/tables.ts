@@ -344,6 +344,7 @@ export const TABLES = {
         'types',
         'container',
         'metadata',
+        'bound_to',
         'max_tokens',
         'return_url',
         'page_digest',

@@ -1,5 +1,6 @@
 // The look-up of a session by the public id of its key, before a caller is known.
 import type { Database } from '../../../platform/db/database.ts';
+import type { StoredBound } from '../bounds.ts';
 import type { FoundApplication } from './api-keys.ts';
 import { signedColumns } from '../../../platform/db/signed-rows.ts';
 
@@ -11,6 +12,7 @@ export type FoundSession = {
   types: string[];
   container: string | null;
   metadata: Record<string, string> | null;
+  bound_to: StoredBound | null;
   /** The card whose security code it collects; null for one that creates tokens. */
   token_id: string | null;
   /** When it ends, or the key that created it. */

@@ -47,7 +47,7 @@ test(
 );
 
 test(
-  'kill -9 between the log row and the request: the use stays counted, and nothing is sent again',
+  'kill -9 between the log row and the request: the use stays counted, nothing is sent',
   { timeout: 120_000 },
   async ({ dataDir, database, start }) => {
     const upstream = await startUpstream({ hosts: ['localhost'] });

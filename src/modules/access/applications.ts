@@ -193,10 +193,7 @@ const pinnedOf = async (
   return {
     ...input,
     permissions: [...new Set(permissions)],
-    rules: rules.map(({ bound_to: _, ...rule }, at) => {
-      const bound_to = bounds[at];
-      return { ...rule, permissions: [...new Set(rule.permissions)], ...(bound_to && { bound_to }) };
-    }),
+    rules: rules.map((rule, at) => ({ ...rule, permissions: [...new Set(rule.permissions)], bound_to: bounds[at] })),
   };
 };
 

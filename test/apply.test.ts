@@ -1,5 +1,5 @@
 // strongroom apply and config pull: a vault from a file, its plan, and everything that a file must not do.
-import { rmSync, writeFileSync } from 'node:fs';
+import { chmodSync, rmSync, statSync, symlinkSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { useCli } from './support/developer-cli.ts';
@@ -241,6 +241,44 @@ test('pull writes a file from which a plan is empty, whatever characters it has'
   expect((await run(['apply', 'all.yaml'], there)).out).toBe(NOTHING);
 });
 
+test('the application of the key in use changes last, so that the rest is done before', async () => {
+  const file = write(`version: 1
+applications:
+  - { name: First application, permissions: [token:read] }
+  - { name: Z, permissions: [token:read] }
+proxies: [{ name: P, destination_url: https://a.example.com }]
+`);
+  const { code: exit, out } = await run(['apply', file]);
+  expect(exit).toBe(0);
+  expect(out.split('\n').slice(-4, -1)).toEqual([
+    'Made the application "Z".',
+    'Made the proxy "P".',
+    'Changed the application "First application".',
+  ]);
+});
+
+test('other code that has permissions stands under what widens access', async () => {
+  await applyWhole();
+  write(code.replace('shop', 'Shop'), 'charge.js');
+  const { out } = await run(['apply', 'vault.yaml', '--plan'], { env });
+  expect(out).toMatch(
+    /^Widens access:\n {2}! proxy "Charges" its code changes, and has the permissions of "Checkout"\n/,
+  );
+});
+
+test('a pulled file with values of configurations is for its owner alone', async () => {
+  write('', 'secret.yaml');
+  chmodSync(join(directory, 'secret.yaml'), 0o644);
+  await json(['config', 'pull', '--with-configuration', '--out', 'secret.yaml']);
+  expect(statSync(join(directory, 'secret.yaml')).mode & 0o777).toBe(0o600);
+});
+
+test('code is not taken through a link that leads out of the folder', async () => {
+  symlinkSync('/etc/hostname', join(directory, 'link.js'));
+  const { code: exit, err } = await run(['apply', write('version: 1\nreactors: [{ name: R, code_file: link.js }]\n')]);
+  expect([exit, err]).toEqual([3, expect.stringContaining('must be below the folder')]);
+});
+
 test('CRLF in a file is a line end of YAML, and code of a file keeps its own', async () => {
   write('module.exports = async () => ({ raw: 1 });\r\n', 'crlf.js');
   const file = write('\ufeffversion: 1\r\nreactors:\r\n  - name: A\r\n    code_file: crlf.js\r\n');
@@ -447,6 +485,12 @@ describe('files that are wrong change nothing, and each line names its place', (
     ['a name of __proto__', 'version: 1\n__proto__: {}\n', /__proto__ is not known here/],
     ['bytes that are not UTF-8', new Uint8Array([0x76, 0xff, 0xfe]), /not text in UTF-8/],
     ['a file that is too long', `version: 1\n# ${'x'.repeat(1_048_576)}\n`, /longer than 1048576 bytes/],
+    [
+      'very many names',
+      `version: 1\n${Array.from({ length: 100_000 }, (_, at) => `n${at}:\n`).join('')}`,
+      /n0 is not known here[\s\S]*more\./,
+    ],
+    ['names that differ in how they are written', 'version: 1\n"applications": []\napplications: []\n', /twice/],
     ['too many records', `version: 1\napplications:\n${'  - { name: A }\n'.repeat(1001)}`, /at most 1000 elements/],
     ['control characters in a name', 'version: 1\n"\\e[2J": 1\n', /\\u001b\[2J is not known here/],
   ];
@@ -459,6 +503,10 @@ describe('files that are wrong change nothing, and each line names its place', (
     expect(err).not.toMatch(/[\u0000-\u0009\u000b-\u001f]/);
     expect(err.split('\n').length).toBeLessThan(13);
     expect((await api('GET', '/applications')).body.data).toHaveLength(1);
+  });
+
+  test('a device that has no end', async () => {
+    expect(await run(['apply', '/dev/zero'])).toMatchObject({ code: 3, err: expect.stringContaining('longer than') });
   });
 
   test('a file that is not there', async () => {

@@ -38,7 +38,7 @@ export const define = <Options = object>(scope: Scope, parent: Command, spec: Co
   const command = parent
     .command(signature)
     .summary(summary)
-    .description(`${summary}.${more ? `\n\n${more}` : ''}`);
+    .description(`${sentence(summary)}${more ? `\n\n${more}` : ''}`);
   for (const [flags, text, parse] of options) {
     if (parse) command.option(flags, text, parse as (value: string, previous: unknown) => unknown);
     else command.option(flags, text);
@@ -55,6 +55,12 @@ export const define = <Options = object>(scope: Scope, parent: Command, spec: Co
     });
   });
 };
+
+const sentence = (text: string): string => `${text[0]?.toUpperCase()}${text.slice(1)}.`;
+
+/** A word that begins several commands. */
+export const defineGroup = (program: Command, name: string, summary: string): Command =>
+  program.command(name).summary(summary).description(sentence(summary)).helpCommand(false);
 
 /** For an option with a whole number. */
 export const wholeNumber =

@@ -1,5 +1,5 @@
 // Reads what a command is given: files, standard input, JSON, and secrets that a terminal does not show.
-import { readFileSync, statSync } from 'node:fs';
+import { closeSync, openSync, readSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { CliError, EXIT, usageError } from './exit-codes.ts';
 import { type Io, cleanText } from './io.ts';
@@ -30,15 +30,29 @@ const readStdin = async ({ stdin }: Io): Promise<string> => {
   return decode(Buffer.concat(chunks), 'Standard input');
 };
 
+/** At most one byte more than is taken: a device has no size, and no end. */
+const readBounded = (path: string): Buffer => {
+  const file = openSync(path, 'r');
+  try {
+    const bytes = Buffer.alloc(INPUT_BYTES_MAX + 1);
+    let length = 0;
+    for (let read = -1; read !== 0 && length < bytes.length; length += read)
+      read = readSync(file, bytes, length, bytes.length - length, null);
+    return bytes.subarray(0, length);
+  } finally {
+    closeSync(file);
+  }
+};
+
 /** @param path of a file; `-` for standard input. @throws CliError for a file that cannot be read, or is too long. */
 export const readText = async (io: Io, path: string): Promise<string> => {
   if (path === '-') return readStdin(io);
   const place = `The file ${cleanText(path)}`;
   const file = resolve(io.directory, path);
   try {
-    const found = statSync(file);
-    if (found.size > INPUT_BYTES_MAX) throw tooLong(place);
-    return decode(readFileSync(file), place);
+    const bytes = readBounded(file);
+    if (bytes.length > INPUT_BYTES_MAX) throw tooLong(place);
+    return decode(bytes, place);
   } catch (error) {
     if (error instanceof CliError) throw error;
     throw new CliError(`${place} cannot be read: ${(error as NodeJS.ErrnoException).code ?? 'unknown'}.`, EXIT.file);

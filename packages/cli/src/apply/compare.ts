@@ -1,4 +1,5 @@
 // Whether a file and a vault say the same of an attribute, although one leaves out what the other writes.
+import { TIMEOUT_SECONDS } from '../../../../src/platform/base/times.ts';
 import type { Value } from './check.ts';
 
 type Attributes = { [name: string]: Value };
@@ -14,7 +15,7 @@ const DEFAULTS: Record<string, Value> = {
   request_parameters: [],
   require_auth: true,
   expressions: 'on',
-  timeout_seconds: 30,
+  timeout_seconds: TIMEOUT_SECONDS.usual,
   type: 'private',
 };
 

@@ -157,11 +157,14 @@ export const makePlan = (file: VaultFile, state: State, { prune }: { prune: bool
       changed: {},
       widens: [],
     }));
+  // The application of the key in use changes last: with fewer permissions, the key could not do the rest.
+  const isOwn = ({ current }: Step): boolean => current?.id === state.ownId;
+  const all = [...steps, ...removals];
   const digest = createHash('sha256')
     .update(JSON.stringify([file.digest, prune, stampOf(state)]))
     .digest('hex');
   return {
-    steps: [...steps, ...removals],
+    steps: [...all.filter((step) => !isOwn(step)), ...all.filter(isOwn)],
     kept: extra.filter((each) => !removed.includes(each) && (prune || each.id !== state.ownId)),
     digest,
   };

@@ -1,5 +1,16 @@
 // Reads YAML as data alone: no tags, anchors and aliases, no name twice, one document. Each error has its line.
-import { isAlias, isNode, LineCounter, type Node, parseAllDocuments, type ParsedNode, visit } from 'yaml';
+import {
+  isAlias,
+  isMap,
+  isNode,
+  isScalar,
+  LineCounter,
+  type Node,
+  parseAllDocuments,
+  type ParsedNode,
+  visit,
+  type YAMLMap,
+} from 'yaml';
 import { CliError, EXIT } from '../exit-codes.ts';
 import { cleanText } from '../io.ts';
 
@@ -26,9 +37,23 @@ export const faultsError = (path: string, faults: readonly Fault[]): CliError =>
 };
 
 const SENTENCES: Record<string, string> = {
-  DUPLICATE_KEY: 'This name is there twice in its object.',
   TAG_RESOLVE_FAILED: 'Tags are not read: write the value without it.',
   MULTIPLE_DOCS: 'The file must have one document.',
+};
+
+const REPEATED = 'This name is there twice in its object.';
+
+/** In place of the parser's own check, which compares each name with each other one: minutes for a long file. */
+const findRepeated = (map: YAMLMap): Node[] => {
+  const seen = new Set<unknown>();
+  return map.items.flatMap(({ key }) => {
+    const name = isScalar(key) ? key.value : key;
+    if (!seen.has(name)) {
+      seen.add(name);
+      return [];
+    }
+    return [key as Node];
+  });
 };
 
 const TOO_DEEP = 'The file is nested too deep.';
@@ -45,7 +70,13 @@ export const readYaml = (text: string, path: string): YamlFile => {
   };
   let documents;
   try {
-    documents = parseAllDocuments(text, { lineCounter: lines, prettyErrors: false, schema: 'core', version: '1.2' });
+    documents = parseAllDocuments(text, {
+      lineCounter: lines,
+      prettyErrors: false,
+      schema: 'core',
+      version: '1.2',
+      uniqueKeys: false,
+    });
   } catch {
     // Its other errors are in the document.
     return fail(0, TOO_DEEP);
@@ -65,6 +96,7 @@ export const readYaml = (text: string, path: string): YamlFile => {
   const add = (node: Node, sentence: string): void => void faults.push({ ...at(node.range?.[0] ?? 0), text: sentence });
   visit(document, (_, node) => {
     if (!isNode(node)) return;
+    if (isMap(node)) for (const key of findRepeated(node)) add(key, REPEATED);
     if (isAlias(node)) add(node, 'Aliases are not read: write the value out.');
     else if (node.anchor !== undefined) add(node, 'Anchors are not read: remove the name after &.');
     else if (node.tag !== undefined) add(node, SENTENCES['TAG_RESOLVE_FAILED'] as string);

@@ -1,5 +1,6 @@
 // Reads a vault file: its YAML, the code that it names, and the variables that it takes values from.
 import { createHash } from 'node:crypto';
+import { existsSync, realpathSync } from 'node:fs';
 import { dirname, isAbsolute, relative, resolve } from 'node:path';
 import { isMap, isSeq, type Node } from 'yaml';
 import { CliError, EXIT } from '../exit-codes.ts';
@@ -71,7 +72,7 @@ const readCode = async (
 ): Promise<string> => {
   const target = resolve(base, file);
   // A file of others must not send files of this machine to a vault.
-  if (isAbsolute(file) || /^\.\.(?:[/\\]|$)/.test(relative(base, target))) {
+  if (isAbsolute(file) || !isBelow(base, target)) {
     found.faults.push({ ...place, text: 'code_file must be below the folder of the file.' });
     return '';
   }
@@ -91,6 +92,14 @@ const readCode = async (
     found.faults.push({ ...place, text: error.message });
     return '';
   }
+};
+
+/** Whether a file is in a folder, also where links lead. */
+const isBelow = (folder: string, file: string): boolean => {
+  const real = (path: string): string => (existsSync(path) ? realpathSync(path) : path);
+  return [relative(folder, file), relative(real(folder), real(file))].every(
+    (path) => !isAbsolute(path) && !/^\.\.(?:[/\\]|$)/.test(path),
+  );
 };
 
 /** Puts the text of `code_file` in the place of `code`. */

@@ -81,6 +81,20 @@ const hostOf = (url: Value | undefined): string =>
 
 const isMask = (value: Value | undefined): boolean => (value as Attributes | null | undefined)?.['type'] === 'mask';
 
+/** Code that runs with permissions, and is other code than before. */
+const codeWidens = (before: Attributes | undefined, after: Attributes, attributes: string[]): string[] => {
+  const application = after['application'];
+  const codeOf = (value: Value | undefined): Value | undefined =>
+    typeof value === 'string' || isMask(value) ? value : (value as Attributes | null | undefined)?.['code'];
+  const isOther = attributes.some((name) => {
+    const code = codeOf(after[name]);
+    return typeof code === 'string' && code !== codeOf(before?.[name]);
+  });
+  return before !== undefined && isOther && typeof application === 'string' && application === before['application']
+    ? [`its code changes, and has the permissions of ${JSON.stringify(application)}`]
+    : [];
+};
+
 const proxyWidens = (before: Attributes | undefined, after: Attributes): string[] => {
   const isOpen = (attributes: Attributes | undefined): boolean => attributes?.['require_auth'] === false;
   const findsExpressions = (attributes: Attributes): boolean => attributes['expressions'] !== 'off';
@@ -97,6 +111,7 @@ const proxyWidens = (before: Attributes | undefined, after: Attributes): string[
           `its transforms have the permissions of ${JSON.stringify(application)}${isOpen(after) ? ', also for clients without an API key' : ''}`,
         ]
       : []),
+    ...codeWidens(before, after, ['request_transform', 'response_transform']),
     ...(isMask(before?.['response_transform']) && !isMask(after['response_transform'])
       ? ['responses are not masked any more']
       : []),
@@ -113,7 +128,7 @@ const reactorWidens = (before: Attributes | undefined, after: Attributes): strin
   const application = after['application'];
   return typeof application === 'string' && application !== before?.['application']
     ? [`its code has the permissions of ${JSON.stringify(application)}`]
-    : [];
+    : codeWidens(before, after, ['code']);
 };
 
 const tenantWidens = ({ settings }: Attributes, changed: Attributes): string[] => {

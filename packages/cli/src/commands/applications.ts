@@ -2,7 +2,7 @@
 import type { Command } from 'commander';
 import type { ApiKey, Application, Strongroom } from '@strongroom/node';
 import { summarizeRights } from '../../../../src/modules/access/rights-summary.ts';
-import { collect, define, type Scope } from '../define.ts';
+import { collect, define, defineGroup, type Scope } from '../define.ts';
 import { CliError, EXIT, usageError } from '../exit-codes.ts';
 import { findRecord, readAll } from '../find.ts';
 import { readJsonOption } from '../input.ts';
@@ -26,7 +26,7 @@ const columns: Columns<Application> = [
 ];
 
 export const addApplications = (scope: Scope, program: Command): void => {
-  const group = program.command('applications').description('applications: what API keys belong to');
+  const group = defineGroup(program, 'applications', 'applications: what API keys belong to');
   define(scope, group, {
     signature: 'list',
     summary: 'lists the applications',
@@ -125,7 +125,7 @@ const readDuration = (text: string): number => {
 };
 
 const addKeys = (scope: Scope, program: Command): void => {
-  const group = program.command('api-keys').description('API keys of applications');
+  const group = defineGroup(program, 'api-keys', 'API keys of applications');
   define(scope, group, {
     signature: 'list [application]',
     summary: 'lists the API keys by their public part',

@@ -1,15 +1,15 @@
 // Sets a vault up from a file, with a plan first; and writes the file of a vault.
-import { readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Strongroom } from '@strongroom/node';
 import type { Plan } from '../apply/plan.ts';
 import type { State } from '../apply/state.ts';
 import type { VaultFile } from '../apply/vault-file.ts';
-import { type Call, define, type Scope } from '../define.ts';
+import { type Call, define, defineGroup, type Scope } from '../define.ts';
 import { CliError, EXIT, usageError } from '../exit-codes.ts';
 import { readLine } from '../input.ts';
-import type { Io } from '../io.ts';
+import { cleanText, type Io } from '../io.ts';
 
 type ApplyOptions = { plan?: boolean; prune?: boolean; out?: string; yes?: boolean };
 
@@ -34,9 +34,12 @@ const readKeptPlan = (io: Io, path: string): KeptPlan | undefined => {
 const drift = (what: string): CliError =>
   new CliError(`${what} is not as it was when the plan was made: nothing was changed. Make a new plan.`, EXIT.drift);
 
-const writeOut = (io: Io, path: string, text: string): void => {
+const writeOut = (io: Io, path: string, text: string, isSecret = false): void => {
   try {
-    writeFileSync(resolve(io.directory, path), text);
+    const file = resolve(io.directory, path);
+    writeFileSync(file, text, isSecret ? { mode: 0o600 } : {});
+    // Of a file that was there, too.
+    if (isSecret) chmodSync(file, 0o600);
   } catch (error) {
     throw new CliError(`The file ${path} cannot be written: ${(error as NodeJS.ErrnoException).code}.`, EXIT.file);
   }
@@ -62,11 +65,13 @@ const keepPlan = (io: Io, out: string, path: string, { plan, prune }: Prepared):
   if (!io.json) io.say(`The plan is in ${out}: strongroom apply ${out} does it, if nothing has changed by then.`);
 };
 
+const PAST = { make: 'Made', change: 'Changed', remove: 'Removed' } as const;
+
 const perform = async (io: Io, vault: Strongroom, { state, plan }: Prepared): Promise<void> => {
   const { performPlan } = await import('../apply/perform.ts');
   await performPlan(vault, state, plan, ({ action, kind, name }) => {
     if (io.json) io.show({ done: action, kind, name });
-    else io.print(`Done: ${action} ${kind} ${JSON.stringify(name)}.`);
+    else io.print(`${PAST[action]} the ${kind} ${cleanText(JSON.stringify(name))}.`);
   });
   for (const { action, kind, name } of plan.steps)
     if (action === 'make' && kind === 'application' && !io.json)
@@ -116,14 +121,14 @@ export const addApply = (scope: Scope, program: Command): void => {
     ],
     run: apply,
   });
-  const group = program.command('config').description('the file of a vault');
+  const group = defineGroup(program, 'config', 'the file of a vault');
   define<{ out?: string; withConfiguration?: boolean }>(scope, group, {
     signature: 'pull',
     summary: 'writes the file that apply reads, from a vault',
     more: 'It has no API keys, no keys of proxies and no client certificates.',
     options: [
       ['--out <file>', 'writes this file; standard output if not given'],
-      ['--with-configuration', 'also the values of configurations, which may be secrets'],
+      ['--with-configuration', 'also the values of configurations, which may be secrets: --out has mode 0600'],
     ],
     run: async ({ io, options: { out, withConfiguration = false }, openVault }) => {
       const vault = await openVault();
@@ -133,7 +138,7 @@ export const addApply = (scope: Scope, program: Command): void => {
       ]);
       const state = await readState(vault, new Set(['application', 'formula', 'reactor', 'proxy', 'tenant'] as const));
       const text = writeVaultFile(state, withConfiguration);
-      if (out !== undefined) writeOut(io, out, text);
+      if (out !== undefined) writeOut(io, out, text, withConfiguration);
       if (io.json) io.show(out === undefined ? { text } : { file: out });
       else if (out === undefined) io.print(text.trimEnd());
       else io.say(`Wrote ${out}.`);

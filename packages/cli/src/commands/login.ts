@@ -1,6 +1,6 @@
 // Profiles: the vaults that a person works with.
 import type { Command } from 'commander';
-import { connect, define, type Scope } from '../define.ts';
+import { connect, define, defineGroup, type Scope } from '../define.ts';
 import { CliError, describeFailure, usageError } from '../exit-codes.ts';
 import { readSecret } from '../input.ts';
 import { checkProfileName, profilesPath, readProfiles, toProfile, writeProfiles } from '../profiles.ts';
@@ -59,7 +59,7 @@ export const addLogin = (scope: Scope, program: Command): void => {
       else io.say(`Removed the profile ${name}.`);
     },
   });
-  const profiles = program.command('profile').description('profiles of this machine');
+  const profiles = defineGroup(program, 'profile', 'profiles of this machine');
   define(scope, profiles, {
     signature: 'list',
     summary: 'lists the profiles, without their keys',

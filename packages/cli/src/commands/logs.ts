@@ -1,7 +1,7 @@
 // The log of a tenant, and the runs of its code: what happened last, and what happens now.
 import type { Command } from 'commander';
 import type { Log, Run, Strongroom } from '@strongroom/node';
-import { define, oneOf, type Scope, wholeNumber } from '../define.ts';
+import { define, defineGroup, oneOf, type Scope, wholeNumber } from '../define.ts';
 import { readAll } from '../find.ts';
 import { cleanText, type Columns, type Io } from '../io.ts';
 
@@ -67,7 +67,7 @@ const follow = async (io: Io, vault: Strongroom, filter: Filter, last: readonly 
 };
 
 export const addLogs = (scope: Scope, program: Command): void => {
-  const group = program.command('logs').description('the log of the tenant');
+  const group = defineGroup(program, 'logs', 'the log of the tenant');
   define<TailOptions>(scope, group, {
     signature: 'tail',
     summary: 'prints the newest entries of the log, the newest last',
@@ -110,7 +110,7 @@ const OUTCOMES = ['success', 'refused', 'failed', 'crashed', 'timed_out', 'out_o
 type RunFilter = NonNullable<Parameters<Strongroom['runs']['list']>[0]>;
 
 const addRuns = (scope: Scope, program: Command): void => {
-  const group = program.command('runs').description('runs of reactors, proxies and transforms');
+  const group = defineGroup(program, 'runs', 'runs of reactors, proxies and transforms');
   define<{ limit?: number; outcome?: RunFilter['outcome']; kind?: RunFilter['kind']; resource?: string }>(
     scope,
     group,

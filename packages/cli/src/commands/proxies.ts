@@ -1,7 +1,8 @@
 // Stored proxies, and requests through the proxy: what would be sent, and sending it.
 import type { Command } from 'commander';
+import { TIMEOUT_SECONDS } from '../../../../src/platform/base/times.ts';
 import type { Proxy, Strongroom } from '@strongroom/node';
-import { collect, define, oneOf, type Scope, wholeNumber } from '../define.ts';
+import { collect, define, defineGroup, oneOf, type Scope, wholeNumber } from '../define.ts';
 import { CliError, usageError } from '../exit-codes.ts';
 import { findRecord, readAll } from '../find.ts';
 import { readJsonOption, readText } from '../input.ts';
@@ -40,7 +41,11 @@ const addCreate = (scope: Scope, group: Command): void =>
         'values for the transforms, or @FILE, which keeps secrets out of the list of processes',
       ],
       ['--allowed-host <host>', 'host that it may send to; may be repeated', collect],
-      ['--seconds <n>', 'how long the destination has to answer', wholeNumber(1, 600)],
+      [
+        '--seconds <n>',
+        'how long the destination has to answer',
+        wholeNumber(TIMEOUT_SECONDS.least, TIMEOUT_SECONDS.most),
+      ],
     ],
     run: async ({ io, args: [name = ''], options, openVault }) => {
       const { url, open, expressions, application, configuration, allowedHost, seconds } = options;
@@ -107,7 +112,7 @@ const findProxy = async (vault: Strongroom, name: string | undefined): Promise<P
   name === undefined ? undefined : findRecord(vault.proxies, 'proxy', name);
 
 export const addProxies = (scope: Scope, program: Command): void => {
-  const group = program.command('proxy').description('stored proxies, and requests through the proxy');
+  const group = defineGroup(program, 'proxy', 'stored proxies, and requests through the proxy');
   define(scope, group, {
     signature: 'list',
     summary: 'lists the stored proxies',

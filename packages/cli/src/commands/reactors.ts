@@ -1,7 +1,7 @@
 // Reactors: run them, try code without deploying it, deploy it, and go back to an earlier version.
 import type { Command } from 'commander';
 import type { CodeVersion, Reactor, ReactorFormula, Strongroom, UpdateReactorFormulaRequest } from '@strongroom/node';
-import { define, type Scope, wholeNumber } from '../define.ts';
+import { define, defineGroup, type Scope, wholeNumber } from '../define.ts';
 import { CliError, usageError } from '../exit-codes.ts';
 import { findRecord, readAll } from '../find.ts';
 import { readJsonOption, readText } from '../input.ts';
@@ -120,7 +120,7 @@ const addRuns = (scope: Scope, group: Command): void => {
 };
 
 export const addReactors = (scope: Scope, program: Command): void => {
-  const group = program.command('reactor').description('reactors and the versions of their code');
+  const group = defineGroup(program, 'reactor', 'reactors and the versions of their code');
   define(scope, group, {
     signature: 'list',
     summary: 'lists the reactors',

@@ -1,7 +1,7 @@
 // Commands on tokens. Values come from files and standard input: arguments of a process are seen by every user of a machine.
 import type { Command } from 'commander';
 import type { CreateTokenRequest, Token } from '@strongroom/node';
-import { collect, define, type Scope, wholeNumber } from '../define.ts';
+import { collect, define, defineGroup, type Scope, wholeNumber } from '../define.ts';
 import { usageError } from '../exit-codes.ts';
 import { readAll } from '../find.ts';
 import { parseJson, readSecret, readText } from '../input.ts';
@@ -53,7 +53,7 @@ const readRequest = async (io: Io, file: string | undefined, options: CreateOpti
 };
 
 export const addTokens = (scope: Scope, program: Command): void => {
-  const group = program.command('token').description('tokens');
+  const group = defineGroup(program, 'token', 'tokens');
   define<CreateOptions>(scope, group, {
     signature: 'create [file]',
     summary: 'creates a token from a file, standard input or the terminal',

@@ -55,6 +55,13 @@ const create = async (fields: Record<string, string>, browser = member): Promise
   return browser.post(`${PATH}/new`, { type: 'private', form_id: hiddenIn(text, 'form_id'), ...fields });
 };
 
+/** The rows of rules. */
+const rulesIn = (page: string): Record<string, string> => {
+  const typed = [...page.matchAll(/<input(?: type="hidden")? name="(rule[^"]+)" value="([^"]*)"/g)];
+  const chosen = [...page.matchAll(/<select name="(rule[^"]+)">.*?value="([^"]*)" selected/gs)];
+  return Object.fromEntries([...typed, ...chosen].map(([, name = '', value = '']) => [name, value]));
+};
+
 /** What a browser would send for the form of a page as it is, with other values of some fields. */
 const formIn = (page: string, fields: Record<string, string> = {}): Record<string, string> => {
   const checked = [...page.matchAll(/<input type="checkbox" name="([^"]+)" value="yes" checked>/g)];
@@ -63,6 +70,7 @@ const formIn = (page: string, fields: Record<string, string> = {}): Record<strin
   return {
     seen: hiddenIn(page, 'seen'),
     ...Object.fromEntries([...names, ...ofPublic].map((name) => [name, fieldIn(page, name) ?? ''])),
+    ...rulesIn(page),
     ...Object.fromEntries(checked.map(([, name = '']) => [name, 'yes'])),
     ...fields,
   };
@@ -474,5 +482,117 @@ describe('without the right', () => {
       expect((await member.post(path, { csrf: 'x'.repeat(43) })).status, path).toBe(403);
     expect((await server.tokenize('x', made.key)).status).toBe(200);
     expect(await listed()).toHaveLength(2);
+  });
+});
+
+describe('Access rules by form', () => {
+  const two = {
+    priority: 3,
+    conditions: [
+      { attribute: 'container', operator: 'starts_with', value: '/pci/' },
+      { attribute: 'id', operator: 'equals', value: 'a' },
+    ],
+    transform: 'mask',
+    permissions: ['token:read'],
+  };
+  const inPci = { priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read', 'token:use'] };
+  const byId = {
+    description: 'One "card" <b>',
+    priority: 2,
+    conditions: [{ attribute: 'id', operator: 'starts_with', value: 'order-' }],
+    transform: 'redact',
+    permissions: ['token:delete'],
+  };
+
+  const changed = async (application: Application, fields: Record<string, string>) => {
+    const { text } = await member.get(pathOf(application));
+    return member.post(pathOf(application), formIn(text, fields));
+  };
+
+  test('limit a new key to a container without JSON', async () => {
+    const answer = await create({
+      name: 'Reader',
+      job: 'custom',
+      'rule.0.scope': 'container',
+      'rule.0.value': '/pci/',
+      'rule.0.transform': 'reveal',
+      'rule.0.priority': '1',
+      'rule.0.token:read': 'yes',
+    });
+    expect(answer.text).toMatch(keyPattern);
+    expect(wordsOf(answer.text)).toContain('The API key of Reader');
+    expect((await listed())[0]).toMatchObject({
+      name: 'Reader',
+      permissions: [],
+      rules: [{ priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:read'] }],
+    });
+  });
+
+  test('are shown, and stay where others are changed; a rule of several conditions too', async () => {
+    const application = await make({ type: 'private', rules: [inPci, byId, two] });
+    const stored = (await read(application.id)).rules;
+    const { text } = await member.get(pathOf(application));
+    expect(rulesIn(text)).toMatchObject({
+      'rule.0.scope': 'container',
+      'rule.0.value': '/pci/',
+      'rule.1.scope': 'id starts_with',
+      'rule.1.description': 'One &quot;card&quot; &lt;b&gt;',
+      'rule.2.kept': '2',
+    });
+    expect((await changed(application, { 'rule.1.description': byId.description })).status).toBe(303);
+    expect((await read(application.id)).rules).toEqual(stored);
+    const fields = { 'rule.0.transform': 'mask', 'rule.0.token:use': '', 'rule.1.description': byId.description };
+    expect((await changed(application, fields)).status).toBe(303);
+    const after = [{ ...stored[0], transform: 'mask', permissions: ['token:read'] }, stored[1], stored[2]];
+    expect((await read(application.id)).rules).toEqual(after);
+  });
+
+  test('are removed and added', async () => {
+    const application = await make({ type: 'private', permissions: ['token:read'], rules: [inPci, two] });
+    const none = { 'rule.0.value': '', 'rule.0.token:read': '', 'rule.0.token:use': '' };
+    const one = { 'rule.2.scope': 'id equals', 'rule.2.value': 'a', 'rule.2.token:use': 'yes' };
+    expect((await changed(application, { ...none, ...one, 'rule.1.remove': 'yes' })).status).toBe(303);
+    expect((await read(application.id)).rules).toMatchObject([
+      { conditions: [{ attribute: 'id', operator: 'equals', value: 'a' }], permissions: ['token:use'] },
+    ]);
+    expect((await changed(application, { rules: '[]' })).status).toBe(303);
+    expect((await read(application.id)).rules).toEqual([]);
+  });
+
+  test.each<[string, Record<string, string>, string]>([
+    ['a container that is none', { 'rule.0.value': 'pci' }, 'Rule 1, container: must be a container path'],
+    ['a rule without permissions', { 'rule.1.value': '/a/' }, 'Rule 2, permissions: must name a permission'],
+    ['a priority that is none', { 'rule.0.priority': '0' }, 'Rule 1, priority:'],
+    ['an empty priority', { 'rule.0.priority': '' }, 'Rule 1, priority:'],
+  ])('say what is wrong of %s', async (_, fields, sentence) => {
+    const application = await make({ type: 'private', rules: [inPci] });
+    const answer = await changed(application, { 'rule.0.description': 'kept', ...fields });
+    expect(answer.status).toBe(400);
+    expect(problemAt(answer.text, 'rule-rows')).toContain(sentence);
+    expect(rulesIn(answer.text)).toMatchObject({ 'rule.0.description': 'kept', ...fields });
+  });
+
+  test('are changed in one place', async () => {
+    const application = await make({ type: 'private', rules: [inPci] });
+    const answer = await changed(application, { 'rule.0.value': '/a/', rules: JSON.stringify([two]) });
+    expect(answer.status).toBe(422);
+    expect(problemAt(answer.text, 'rules')).toContain('must be changed in one place: above, or as JSON');
+    expect((await read(application.id)).rules).toHaveLength(1);
+    expect((await changed(application, { rules: JSON.stringify([two]) })).status).toBe(303);
+    expect((await read(application.id)).rules).toMatchObject([two]);
+  });
+
+  test('that are more than rows are changed as JSON, and a place that is not there changes nothing', async () => {
+    const rules = Array.from({ length: 11 }, (_, at) => ({ ...inPci, priority: at + 1 }));
+    const application = await make({ type: 'private', rules });
+    const { text } = await member.get(pathOf(application));
+    expect(rulesIn(text)).toEqual({});
+    expect((await changed(application, { name: 'Other' })).status).toBe(303);
+    expect(await read(application.id)).toMatchObject({ name: 'Other', rules });
+    const few = await make({ type: 'private', rules: [inPci, two] });
+    await changed(few, { 'rule.1.kept': '7' });
+    expect((await read(few.id)).rules).toMatchObject([inPci]);
+    await changed(few, { 'rule.1.kept': '0' });
+    expect((await read(few.id)).rules).toMatchObject([inPci, inPci]);
   });
 });

@@ -79,6 +79,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a member': `/console/people/members/${member_id}`,
       Settings: '/console/settings',
       'a token': `/console/tokens/${body.id}`,
+      'Change a token': `/console/tokens/${body.id}/edit`,
     };
   });
   afterAll(async () => {

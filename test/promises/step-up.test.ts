@@ -99,6 +99,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   // A link changes what no one sees of a token: who lists children sees of each what they may read of it.
   '/console/tokens/:id/link': 'plain',
   '/console/tokens/:id/unlink': 'code',
+  '/console/tokens/:id/edit': 'code',
   '/console/tokens/:id/delete': 'code',
 };
 

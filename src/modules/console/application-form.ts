@@ -6,8 +6,9 @@ import type { Session } from '../people/sessions.ts';
 import { type Rights, summarizeRights } from '../access/rights-summary.ts';
 import { ends, permissionField, type TextField, type TypedApplication } from './application-record.ts';
 import { type FieldProblems, findProblems, numberInput, selectField, textArea, textInput } from './form-fields.ts';
-import { codeArea, fieldProblem, invalidAttributes } from './forms.ts';
+import { fieldProblem, invalidAttributes } from './forms.ts';
 import { jobs } from './key-jobs.ts';
+import { rulesField } from './rule-fields.ts';
 import { csrfField } from './shell.ts';
 
 export type ApplicationForm = {
@@ -56,17 +57,6 @@ ${fieldProblem('permissions-problem', findProblems(form, 'permissions'))}
 ${boxes(ofTokens)}
 ${others.length > 0 && html`<details${attribute('open', isOpen)}><summary>Permissions to manage the vault</summary>${boxes(others)}</details>`}
 </fieldset>`;
-};
-
-const RULE_EXAMPLE = `[{ "priority": 1, "container": "/pci/", "transform": "mask", "permissions": ["token:read"] }]`;
-
-const rulesField = (form: ApplicationForm): Html => {
-  const problems = findProblems(form, 'rules');
-  const { rules } = form.typed;
-  return html`<details${attribute('open', rules.trim() !== '' || problems.length > 0)}><summary>Access rules</summary>
-<p class="hint">JSON: a list of permissions on some tokens, each with how much it shows: <code>reveal</code>, <code>mask</code> or <code>redact</code>. For example <code>${RULE_EXAMPLE}</code></p>
-<label for="rules">Rules</label>
-${codeArea({ name: 'rules', text: rules, line: form.rulesLine, problems, isShort: true })}</details>`;
 };
 
 const jobChoice = (form: ApplicationForm): Html => {

@@ -160,26 +160,27 @@ const keyIdOf = ({ param }: Visit): string => {
   return id;
 };
 
-/** @param find the application of the visit's path. */
-export const applicationKeysPages = (console: Console, find: (visit: Visit) => Promise<Application>): void => {
-  const findKey = async (visit: Visit): Promise<ApplicationKey> =>
-    bodyOf(
-      await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}/keys/${keyIdOf(visit)}` }),
-    );
-  const pageOf = (visit: Visit): string => `${PATH}/${idOf(visit, 'application')}`;
+type FindApplication = (visit: Visit) => Promise<Application>;
 
-  const endKey = (submission: Submission, key: ApplicationKey, url: string, grace_seconds: number) => {
-    if (grace_seconds === 0) return submission.api({ method: 'DELETE', url });
-    const endMs = Math.min(
-      submission.ctx.now().getTime() + grace_seconds * 1_000,
-      ...(key.expires_at === undefined ? [] : [Date.parse(key.expires_at)]),
-    );
-    const json = { ...bodyOfForm(formOf(key).typed), expires_at: new Date(endMs).toISOString() };
-    return submission.api({ method: 'PUT', url, json, withAllGrants: true });
-  };
+const findKey = async (visit: Visit): Promise<ApplicationKey> =>
+  bodyOf(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}/keys/${keyIdOf(visit)}` }));
 
-  /** Makes another key like this one, and ends this one after that: at no time there is none. */
-  const rotate = async (submission: Submission): Promise<Outcome> => {
+const pageOf = (visit: Visit): string => `${PATH}/${idOf(visit, 'application')}`;
+
+const endKey = (submission: Submission, key: ApplicationKey, url: string, grace_seconds: number) => {
+  if (grace_seconds === 0) return submission.api({ method: 'DELETE', url });
+  const endMs = Math.min(
+    submission.ctx.now().getTime() + grace_seconds * 1_000,
+    ...(key.expires_at === undefined ? [] : [Date.parse(key.expires_at)]),
+  );
+  const json = { ...bodyOfForm(formOf(key).typed), expires_at: new Date(endMs).toISOString() };
+  return submission.api({ method: 'PUT', url, json, withAllGrants: true });
+};
+
+/** Makes another key like this one, and ends this one after that: at no time there is none. */
+const rotate =
+  (find: FindApplication) =>
+  async (submission: Submission): Promise<Outcome> => {
     const [application, key] = await Promise.all([find(submission), findKey(submission)]);
     const grace_seconds = readGrace(submission.field);
     const form = formOf(key);
@@ -201,9 +202,10 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     return newKeyPage(submission, { ...application, key: (answer.body as { key: string }).key }, above);
   };
 
-  console.get(`${PATH}/:id/keys/new`, async (visit) => newPage(visit, await find(visit)));
-  console.get(`${PATH}/:id/keys`, async (visit) => ({ seeOther: pageOf(visit) }));
-  console.postAfterCode(`${PATH}/:id/keys`, async (submission): Promise<Outcome> => {
+/** One more key of the application. */
+const makeKey =
+  (find: FindApplication) =>
+  async (submission: Submission): Promise<Outcome> => {
     const application = await find(submission);
     const typed = readForm(submission.field);
     const answer = await postKey(submission, application, typed);
@@ -213,13 +215,12 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     }
     if (isReplayed(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };
     return newKeyPage(submission, { ...application, key: (answer.body as { key: string }).key });
-  });
+  };
 
-  console.get(`${PATH}/:id/keys/:key_id`, async (visit) => {
-    const [application, key] = await Promise.all([find(visit), findKey(visit)]);
-    return keyPage(visit, application, key, formOf(key));
-  });
-  console.postAfterCode(`${PATH}/:id/keys/:key_id`, async (submission): Promise<Outcome> => {
+/** Changes the name, end and addresses of a key. */
+const saveKey =
+  (find: FindApplication) =>
+  async (submission: Submission): Promise<Outcome> => {
     const [application, key] = await Promise.all([find(submission), findKey(submission)]);
     const typed = readForm(submission.field);
     const answer = await submission.api({
@@ -231,9 +232,21 @@ export const applicationKeysPages = (console: Console, find: (visit: Visit) => P
     if (isSuccess(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'key-saved' }) };
     const { form, above } = refusalOf('The key was not saved.', typed, answer);
     return { status: answer.status, page: keyPage(submission, application, key, form, above) };
+  };
+
+/** @param find the application of the visit's path. */
+export const applicationKeysPages = (console: Console, find: FindApplication): void => {
+  console.get(`${PATH}/:id/keys/new`, async (visit) => newPage(visit, await find(visit)));
+  console.get(`${PATH}/:id/keys`, async (visit) => ({ seeOther: pageOf(visit) }));
+  console.postAfterCode(`${PATH}/:id/keys`, makeKey(find));
+
+  console.get(`${PATH}/:id/keys/:key_id`, async (visit) => {
+    const [application, key] = await Promise.all([find(visit), findKey(visit)]);
+    return keyPage(visit, application, key, formOf(key));
   });
+  console.postAfterCode(`${PATH}/:id/keys/:key_id`, saveKey(find));
   console.get(`${PATH}/:id/keys/:key_id/rotate`, async (visit) => ({ seeOther: pageOf(visit) }));
-  console.postAfterCode(`${PATH}/:id/keys/:key_id/rotate`, rotate);
+  console.postAfterCode(`${PATH}/:id/keys/:key_id/rotate`, rotate(find));
   console.get(`${PATH}/:id/keys/:key_id/revoke`, async (visit) => ({ seeOther: pageOf(visit) }));
   console.postAfterCode(`${PATH}/:id/keys/:key_id/revoke`, async (submission): Promise<Outcome> => {
     const url = `/applications/${idOf(submission, 'application')}/keys/${keyIdOf(submission)}`;

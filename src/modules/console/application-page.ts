@@ -4,12 +4,13 @@ import type { Session } from '../people/sessions.ts';
 import { KEY_VARIABLE } from '../../platform/http/request-samples.ts';
 import type { Rights } from '../access/rights-summary.ts';
 import { type ApplicationForm, applicationForm, rightsCard, typeLabel } from './application-form.ts';
-import { type Application, bodyOfForm, rulesRefusal } from './application-record.ts';
+import { type Application, bodyOfForm } from './application-record.ts';
 import { copyBox, copyMenu, samplesFor } from './copy.ts';
 import { firstCall, rightsIn, TOKEN_PLACEHOLDER } from './key-jobs.ts';
 import type { Visit } from './visit.ts';
 import { confirmed } from './forms.ts';
 import { isolated, shortened } from './list-parts.ts';
+import { rulesRefusal } from './rule-rows.ts';
 import { badge, consolePage, notice, time } from './shell.ts';
 
 const PATH = '/console/applications';

@@ -3,8 +3,9 @@ import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { DAY_MS } from '../../platform/base/times.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
-import { jsonRefusal, linesOf, problemsByPlace } from './forms.ts';
+import { linesOf, problemsByPlace } from './forms.ts';
 import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
+import { areRulesChosen, readRules, type RuleRow, rulesOfForm, typedRulesOf } from './rule-rows.ts';
 import type { ApiAnswer } from './visit.ts';
 
 /** An application as the API shows it. */
@@ -52,6 +53,10 @@ const textFields = [
 export type TextField = (typeof textFields)[number];
 
 export type TypedApplication = Record<TextField, string> & {
+  /** Beside the rules as JSON. */
+  rows: readonly RuleRow[];
+  /** The rules that the form began with. */
+  stored: readonly unknown[];
   permissions: ReadonlySet<Permission>;
   /** A random id of the form: a form that is sent twice makes one application or key. */
   form_id: string;
@@ -80,6 +85,7 @@ export const emptyForm = (form_id: string): TypedApplication => ({
   type: 'private',
   job: jobs[0][0],
   ends: DEFAULT_END,
+  ...typedRulesOf([]),
   permissions: new Set(),
   form_id,
   seen: '',
@@ -99,7 +105,7 @@ export const formOf = (application: Application, form_id: string): TypedApplicat
   return {
     name: application.name,
     type: application.type,
-    rules: rules.length === 0 ? '' : JSON.stringify(rules, null, 2),
+    ...typedRulesOf(rules),
     allowed_hosts: (application.allowed_hosts ?? []).join('\n'),
     requests_per_second: textOf(rate_limit?.requests_per_second),
     burst: textOf(rate_limit?.burst),
@@ -117,32 +123,27 @@ export const formOf = (application: Application, form_id: string): TypedApplicat
   };
 };
 
-/** @param field reads a typed field by its name. */
+/** @param field reads a typed field by its name. @param stored the rules of a stored application. */
 export const readForm = (
   field: (name: string) => string,
   offered: readonly Permission[],
-  form_id: string,
+  { form_id, stored }: Pick<TypedApplication, 'form_id' | 'stored'>,
 ): TypedApplication => ({
   ...(Object.fromEntries(textFields.map((name) => [name, linesOf(field(name))])) as Record<TextField, string>),
   name: field('name').trim(),
   container: field('container').trim(),
   job: isJob(field('job')) ? field('job') : CUSTOM,
+  ...readRules(field, linesOf(field('rules')), stored),
   permissions: new Set(offered.filter((permission) => field(permissionField(permission)) !== '')),
   form_id,
   seen: field('seen'),
 });
 
-/** The error of rules that are no JSON, with its line. */
-export const rulesRefusal = ({
-  rules,
-}: TypedApplication): { sentence: string; line: number | undefined } | undefined =>
-  rules.trim() === '' ? undefined : jsonRefusal(rules);
-
 /** What was chosen beside a job that stands for other rights, or that has no use for it. */
 export const jobProblems = (typed: TypedApplication): FieldProblems => {
   const problems = new Map<string, string[]>();
   if (typed.job === CUSTOM) return problems;
-  if (typed.permissions.size > 0 || typed.rules.trim() !== '')
+  if (typed.permissions.size > 0 || areRulesChosen(typed))
     problems.set('job', ['must be Custom where permissions or rules are chosen']);
   if (typed.job === 'code' && typed.container !== '') problems.set('container', ['must be empty: code is in none']);
   return problems;
@@ -157,7 +158,7 @@ export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => 
     name: typed.name,
     type: typed.type,
     permissions: [...typed.permissions],
-    rules: typed.rules.trim() === '' ? [] : (JSON.parse(typed.rules) as unknown),
+    rules: rulesOfForm(typed),
     allowed_hosts: listOfLines(typed.allowed_hosts),
     rate_limit: requests_per_second === undefined && burst === undefined ? undefined : { requests_per_second, burst },
     daily_reveals: numberOf(typed.daily_reveals),

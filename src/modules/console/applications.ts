@@ -17,11 +17,11 @@ import {
   keptFields,
   problemsOfForm,
   readForm,
-  rulesRefusal,
 } from './application-record.ts';
 import { isReplayed, linesAbove, LOOK, onceHeader } from './form-fields.ts';
 import { idOf, problemsNotice } from './forms.ts';
 import { isolated } from './list-parts.ts';
+import { rulesRefusal } from './rule-rows.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { addressOf, badge, consolePage, empty, may, notice, recordsTable } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
@@ -100,9 +100,13 @@ const shownOnce = (visit: Visit, answer: ApiAnswer): Outcome => {
 
 type Refused = { status: number; form: ApplicationForm; above: Html };
 
-const readTyped = (submission: Submission, id: string | undefined, type: string): ApplicationForm => {
+const readTyped = (
+  submission: Submission,
+  { id, type, rules }: { id?: string; type: string; rules: readonly unknown[] },
+): ApplicationForm => {
   const offered = offeredPermissions(id, type);
-  const typed = readForm((name) => submission.field(name), offered, submission.ctx.newUuid());
+  const more = { form_id: submission.ctx.newUuid(), stored: rules };
+  const typed = readForm((name) => submission.field(name), offered, more);
   return { id, typed: { ...typed, type }, problems: new Map() };
 };
 
@@ -151,7 +155,7 @@ const makeFirstKey = async (submission: Submission, application: Application, se
 
 const create = async (submission: Submission): Promise<Outcome> => {
   const heading = 'The application was not created.';
-  const form = readTyped(submission, undefined, submission.field('type'));
+  const form = readTyped(submission, { type: submission.field('type'), rules: [] });
   const show = ({ status, form: shown, above }: Refused): Outcome => ({
     status,
     page: newApplicationPage(submission.session, shown, above),
@@ -171,75 +175,76 @@ const create = async (submission: Submission): Promise<Outcome> => {
   return show(refuse(again, heading, made.refused));
 };
 
-export const applicationsPages = (console: Console): void => {
-  const find = async (visit: Visit): Promise<Application> =>
-    bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
+/** The application of the page's path. */
+const findApplication = async (visit: Visit): Promise<Application> =>
+  bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
 
-  const page = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
-    const [names, keys] = await Promise.all([
-      namesOf(visit, [application.created_by, application.modified_by]),
-      visit
-        .api({ method: 'GET', url: `/applications/${application.id}/keys` })
-        .then(bodyOf<{ data: ApplicationKey[] }>),
-    ]);
-    const { ctx } = visit;
-    const shown = { application, form, names, keys: keysList(application.id, keys.data, ctx.now()) };
-    return applicationPage(visit, { ...shown, form_id: ctx.newUuid(), above });
-  };
+const showApplication = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
+  const [names, keys] = await Promise.all([
+    namesOf(visit, [application.created_by, application.modified_by]),
+    visit.api({ method: 'GET', url: `/applications/${application.id}/keys` }).then(bodyOf<{ data: ApplicationKey[] }>),
+  ]);
+  const { ctx } = visit;
+  const shown = { application, form, names, keys: keysList(application.id, keys.data, ctx.now()) };
+  return applicationPage(visit, { ...shown, form_id: ctx.newUuid(), above });
+};
 
-  const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm => ({
-    id: application.id,
-    typed: formOf(application, ctx.newUuid()),
-    problems: new Map(),
+const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm => ({
+  id: application.id,
+  typed: formOf(application, ctx.newUuid()),
+  problems: new Map(),
+});
+
+const change = async (submission: Submission): Promise<Outcome> => {
+  const application = await findApplication(submission);
+  const { id } = application;
+  const form = readTyped(submission, application);
+  if (isOutdated(form.typed, application)) {
+    const { seen } = formOf(application, '');
+    const sentence =
+      'This application was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+    const current = { ...form, typed: { ...form.typed, seen } };
+    return { status: 409, page: await showApplication(submission, application, current, notice('warn', sentence)) };
+  }
+  const heading = 'The application was not saved.';
+  const sent = await send(submission, form, { heading, method: 'PUT', url: `/applications/${id}` });
+  if ('answer' in sent) return { seeOther: addressOf(`${PATH}/${id}`, { done: 'saved' }) };
+  return { status: sent.status, page: await showApplication(submission, application, sent.form, sent.above) };
+};
+
+const makeKey = async (submission: Submission): Promise<Outcome> => {
+  const id = idOf(submission, 'application');
+  const answer = await submission.api({
+    method: 'POST',
+    url: `/applications/${id}/regenerate`,
+    headers: onceHeader(submission.field),
+    // The member gets all that the application holds.
+    withAllGrants: true,
   });
+  bodyOf(answer);
+  return shownOnce(submission, answer);
+};
 
-  const change = async (submission: Submission): Promise<Outcome> => {
-    const application = await find(submission);
-    const { id, type } = application;
-    const form = readTyped(submission, id, type);
-    if (isOutdated(form.typed, application)) {
-      const { seen } = formOf(application, '');
-      const sentence =
-        'This application was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
-      const current = { ...form, typed: { ...form.typed, seen } };
-      return { status: 409, page: await page(submission, application, current, notice('warn', sentence)) };
-    }
-    const heading = 'The application was not saved.';
-    const sent = await send(submission, form, { heading, method: 'PUT', url: `/applications/${id}` });
-    if ('answer' in sent) return { seeOther: addressOf(`${PATH}/${id}`, { done: 'saved' }) };
-    return { status: sent.status, page: await page(submission, application, sent.form, sent.above) };
-  };
+/** Shows what the typed rights mean. It makes nothing. */
+const check = async (submission: Submission): Promise<Outcome> => {
+  if (!may(submission.session, 'application:create'))
+    throw new AppError('forbidden', 'Your role does not create applications.');
+  const form = readTyped(submission, { type: submission.field('type'), rules: [] });
+  const problems = jobProblems(form.typed);
+  return newApplicationPage(submission.session, { ...form, problems });
+};
 
-  const makeKey = async (submission: Submission): Promise<Outcome> => {
-    const id = idOf(submission, 'application');
-    const answer = await submission.api({
-      method: 'POST',
-      url: `/applications/${id}/regenerate`,
-      headers: onceHeader(submission.field),
-      // The member gets all that the application holds.
-      withAllGrants: true,
-    });
-    bodyOf(answer);
-    return shownOnce(submission, answer);
-  };
-
+export const applicationsPages = (console: Console): void => {
   console.get(PATH, listPage);
   console.get(`${PATH}/new`, async ({ session, ctx }) =>
     newApplicationPage(session, { id: undefined, typed: emptyForm(ctx.newUuid()), problems: new Map() }),
   );
   console.postAfterCode(`${PATH}/new`, create, keptFields);
-  // Shows what the typed rights mean. It makes nothing.
-  console.postFetched(`${PATH}/check`, async (submission) => {
-    if (!may(submission.session, 'application:create'))
-      throw new AppError('forbidden', 'Your role does not create applications.');
-    const form = readTyped(submission, undefined, submission.field('type'));
-    const problems = jobProblems(form.typed);
-    return newApplicationPage(submission.session, { ...form, problems });
-  });
+  console.postFetched(`${PATH}/check`, check);
   console.get(`${PATH}/check`, async () => ({ seeOther: `${PATH}/new` }));
   console.get(`${PATH}/:id`, async (visit) => {
-    const application = await find(visit);
-    return page(visit, application, storedForm(visit, application), doneNotice(visit));
+    const application = await findApplication(visit);
+    return showApplication(visit, application, storedForm(visit, application), doneNotice(visit));
   });
   console.postAfterCode(`${PATH}/:id`, change, keptFields);
   console.postAfterCode(`${PATH}/:id/key`, makeKey);
@@ -247,7 +252,7 @@ export const applicationsPages = (console: Console): void => {
     bodyOf(await submission.api({ method: 'DELETE', url: `/applications/${idOf(submission, 'application')}` }));
     return { seeOther: addressOf(PATH, { done: 'deleted' }) };
   });
-  applicationKeysPages(console, find);
+  applicationKeysPages(console, findApplication);
   // A GET of a form's URL leads to the page.
   for (const action of ['key', 'delete'])
     console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'application')}` }));

@@ -3,8 +3,18 @@ import { attribute, html, type Html, type HtmlValue } from '../../platform/http/
 import { SETTINGS_MAX } from '../access/tenants.routes.ts';
 import { copyMenu } from './copy.ts';
 import { type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
-import { fieldProblem, invalidAttributes, linesOf, problemsByPlace, problemsNotice, typedText } from './forms.ts';
+import { problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated, shortened } from './list-parts.ts';
+import {
+  fieldOfPair,
+  type Pair,
+  pairsFields,
+  type PairsOf,
+  pairsOf,
+  problemsOfPairs,
+  readPairs,
+  recordOfPairs,
+} from './pair-rows.ts';
 import { addressOf, consolePage, csrfField, may, notice, time } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
@@ -63,17 +73,10 @@ const knownNames: ReadonlySet<string> = new Set([...KNOWN.map(({ name }) => name
 
 type TextField = 'name' | KnownName | 'seen';
 
-/** A setting that the vault stores for its clients. */
-type Row = { name: string; value: string };
+/** `rows`: settings that the vault stores for its clients. */
+type SettingsForm = { typed: Record<TextField, string>; rows: Pair[]; problems: FieldProblems };
 
-type SettingsForm = { typed: Record<TextField, string>; rows: Row[]; problems: FieldProblems };
-
-/** One more than the API takes, which says so. */
-const ROWS_MAX = SETTINGS_MAX + 1;
-/** At the end: each save gives new ones. */
-const EMPTY_ROWS = 2;
-
-const rowField = (index: number, part: keyof Row): string => `setting.${index}.${part}`;
+const ROWS: PairsOf = { what: 'setting', max: SETTINGS_MAX };
 
 /** The version of the settings, so that changes of others are not overwritten. */
 const seenOf = ({ modified_at, created_at }: Tenant): string => modified_at ?? created_at;
@@ -88,50 +91,28 @@ const formOf = (tenant: Tenant): SettingsForm => {
     const stored = tenant.settings[storedName(name, tenant)];
     return [name, stored === undefined || stored === usual ? '' : stored] as const;
   });
-  const others = Object.entries(tenant.settings).filter(([name]) => !knownNames.has(name));
   return {
     typed: {
       ...(Object.fromEntries(known) as Record<KnownName, string>),
       name: tenant.name,
       seen: seenOf(tenant),
     },
-    rows: others.map(([name, value]) => ({ name, value: linesOf(value) })),
+    rows: pairsOf(tenant.settings).filter(({ name }) => !knownNames.has(name)),
     problems: new Map(),
   };
 };
 
 const readForm = (field: (name: string) => string): SettingsForm => {
   const known = KNOWN.map(({ name }) => [name, field(name)] as const);
-  const rows = Array.from({ length: ROWS_MAX }, (_, index) => ({
-    name: field(rowField(index, 'name')).trim(),
-    value: linesOf(field(rowField(index, 'value'))),
-  }));
   return {
     typed: {
       ...(Object.fromEntries(known) as Record<KnownName, string>),
       name: field('name').trim(),
       seen: field('seen'),
     },
-    rows: rows.filter(({ name, value }) => name !== '' || value !== ''),
+    rows: readPairs(field, ROWS),
     problems: new Map(),
   };
-};
-
-/** Errors that a body of the API cannot have. */
-const problemsOfRows = ({ rows }: SettingsForm): FieldProblems => {
-  const problems = new Map<string, string[]>();
-  for (const [index, { name }] of rows.entries()) {
-    const sentence =
-      name === ''
-        ? 'must have a name'
-        : knownNames.has(name)
-          ? 'must be another name: this setting has a field above'
-          : rows.findIndex((row) => row.name === name) < index
-            ? 'must be a name that no other row has'
-            : undefined;
-    if (sentence !== undefined) problems.set(rowField(index, 'name'), [sentence]);
-  }
-  return problems;
 };
 
 const bodyOfForm = ({ typed, rows }: SettingsForm, tenant: Tenant) => {
@@ -139,17 +120,12 @@ const bodyOfForm = ({ typed, rows }: SettingsForm, tenant: Tenant) => {
     const place = storedName(name, tenant);
     return [place, typed[name] === '' && tenant.settings[place] === usual ? usual : typed[name]] as const;
   });
-  // A textarea has no CR: a text that was not changed stays as it is stored.
-  const kept = ({ name, value }: Row): string => {
-    const stored = Object.hasOwn(tenant.settings, name) ? tenant.settings[name] : undefined;
-    return stored !== undefined && linesOf(stored) === value ? stored : value;
-  };
   return {
     name: typed.name,
-    settings: Object.fromEntries([
-      ...known.filter(([, value]) => value !== ''),
-      ...rows.map((row) => [row.name, kept(row)] as const),
-    ]),
+    settings: {
+      ...Object.fromEntries(known.filter(([, value]) => value !== '')),
+      ...recordOfPairs(rows, tenant.settings),
+    },
   };
 };
 
@@ -158,35 +134,18 @@ const problemsOf = ({ rows }: SettingsForm, answer: ApiAnswer): FieldProblems =>
   const problems = new Map<string, string[]>();
   for (const [place, sentences] of problemsByPlace(answer)) {
     const name = place.replace(/^settings\./, '');
-    const index = rows.findIndex((row) => row.name === name);
     const known = name === 'name' || knownNames.has(name) ? name.replace(EARLIER_NAME, 'deduplicate_token') : '';
-    const field = index === -1 ? known : rowField(index, 'value');
+    const field = fieldOfPair(rows, ROWS, name) ?? known;
     const lines = field === '' ? sentences.map((each) => `${place} ${each}`) : sentences;
     problems.set(field, [...(problems.get(field) ?? []), ...lines]);
   }
   return problems;
 };
 
-const rowFields = ({ problems }: SettingsForm, { name, value }: Row, index: number): Html => {
-  const [nameField, valueField] = [rowField(index, 'name'), rowField(index, 'value')];
-  const of = (field: string): readonly string[] => problems.get(field) ?? [];
-  const sentences = [
-    ...of(nameField).map((each) => `Name ${each}.`),
-    ...of(valueField).map((each) => `Value ${each}.`),
-  ];
-  const problem = `setting-${index}-problem`;
-  return html`<div class="pairs"><input class="mono" name="${nameField}" value="${name}" aria-label="Name of setting ${index + 1}" autocomplete="off" autocapitalize="off" spellcheck="false"${of(nameField).length > 0 && invalidAttributes(problem, sentences)}>
-<textarea class="code line" rows="1" name="${valueField}" aria-label="Value of setting ${index + 1}" autocomplete="off" spellcheck="false"${of(valueField).length > 0 && invalidAttributes(problem, sentences)}>${typedText(value)}</textarea></div>
-${fieldProblem(problem, sentences)}`;
-};
-
-const otherSettings = (form: SettingsForm): Html => {
-  const empty = Math.max(0, Math.min(EMPTY_ROWS, ROWS_MAX - form.rows.length));
-  const rows = [...form.rows, ...Array.from({ length: empty }, () => ({ name: '', value: '' }))];
-  return html`<details class="card"${attribute('open', form.rows.length > 0)}><summary>Other settings</summary>
+const otherSettings = (form: SettingsForm): Html =>
+  html`<details class="card"${attribute('open', form.rows.length > 0)}><summary>Other settings</summary>
 <p class="hint">Texts that the vault stores for clients, and does not read: at most ${SETTINGS_MAX}. A row without name and value is left out; each save gives two more.</p>
-${rows.map((row, index) => rowFields(form, row, index))}</details>`;
-};
+${pairsFields(form, form.rows, ROWS)}</details>`;
 
 const settingsForm = ({ session }: Visit, form: SettingsForm): Html =>
   html`<form method="post" action="${SETTINGS_PATH}" autocomplete="off" novalidate>${csrfField(session)}<input type="hidden" name="seen" value="${form.typed.seen}">
@@ -237,7 +196,7 @@ const save = async (submission: Submission): Promise<Outcome> => {
     const above = problemsNotice('The settings were not saved.', lines);
     return { status, page: settingsPage(submission, tenant, { ...form, problems }, above) };
   };
-  const found = problemsOfRows(form);
+  const found = problemsOfPairs(form.rows, ROWS, knownNames);
   if (found.size > 0) return refuse(422, found, [LOOK]);
   const answer = await submission.api({ method: 'PUT', url: TENANT, json: bodyOfForm(form, tenant) });
   if (isSuccess(answer)) return { seeOther: addressOf(SETTINGS_PATH, { done: 'saved' }) };

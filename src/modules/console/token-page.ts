@@ -30,6 +30,7 @@ import {
   tokenPath,
   tokenUrl,
 } from './token-parts.ts';
+import { tokenEditPages } from './token-edit.ts';
 import { pictureCard } from './token-picture.ts';
 import { findTimeline, sameTokens, type Timeline, timelineCard } from './token-timeline.ts';
 import {
@@ -50,6 +51,7 @@ const REVEALED_SECONDS = 60;
 
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['saved', 'The token was saved.'],
   ['linked', 'The child was linked.'],
   ['unlinked', 'The child was unlinked.'],
   ['hidden', `The value was hidden after ${REVEALED_SECONDS} seconds.`],
@@ -157,7 +159,7 @@ const showToken = async (visit: Visit, { id, problem }: { id: string; problem?: 
   const done = doneSentences.get(visit.query('done'));
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><div><h1 class="id"><bdi>${name}</bdi></h1>
-<p class="quiet"><span class="mono"><bdi>${id}</bdi></span></p></div>${badge(token.type)}</div>
+<p class="quiet"><span class="mono"><bdi>${id}</bdi></span></p></div><div class="row-actions">${badge(token.type)}${may(visit.session, 'token:update') && html`<a class="button second small" href="${tokenPath(id)}/edit">Change</a>`}</div></div>
 ${copyMenu(visit, { id, call: { path: url } })}
 ${done !== undefined && notice('good', done)}
 ${timeline && pictureCard({ id, name, isCard: token.type === 'card', now: visit.ctx.now() }, timeline)}
@@ -213,6 +215,7 @@ const linkProblem = (answer: ApiAnswer, child_id: string): LinkProblem => {
 
 export const tokenPages = (console: Console): void => {
   const { get, post, postAfterCode } = console;
+  tokenEditPages(console);
 
   get(`${PATH}/:id`, (visit) => showToken(visit, { id: visit.param('id') }));
 

@@ -30,6 +30,7 @@ const checkedForReferences = [
   'bench',
   'drills',
   'formulas',
+  'recipes',
   'bin',
   'deploy',
   'test',
@@ -64,7 +65,7 @@ const filesBelow = (path: string): string[] =>
     : [path];
 
 const isMarkdown = (path: string): boolean => path.endsWith('.md');
-const pages = [...readdirSync(root).filter(isMarkdown), 'docs', 'bench', 'formulas', 'test/fixtures']
+const pages = [...readdirSync(root).filter(isMarkdown), 'docs', 'bench', 'formulas', 'recipes', 'test/fixtures']
   .flatMap(filesBelow)
   .filter(isMarkdown);
 
@@ -253,7 +254,21 @@ test('each filter of tests in CONTRIBUTING.md finds a file', () => {
 
 test('every file of the source that a page names in backticks, without its folder, exists', () => {
   const all = new Set(
-    ['src', 'test', 'bench', 'drills', 'packages', 'sdk', 'bin', 'prisma', 'demo', 'deploy', 'release', 'formulas']
+    [
+      'src',
+      'test',
+      'bench',
+      'drills',
+      'packages',
+      'sdk',
+      'bin',
+      'prisma',
+      'demo',
+      'deploy',
+      'release',
+      'formulas',
+      'recipes',
+    ]
       .filter(exists)
       .flatMap(filesBelow)
       .map((file) => basename(file)),

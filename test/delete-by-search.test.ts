@@ -76,6 +76,35 @@ test('another count is a 409 that says how many there are, and deletes nothing',
   expect(await server.sql(rows, [tenant.tenant_id])).toEqual([refused, refused, refused]);
 });
 
+test('deletes the tokens of the search: as many others, or changed ones, are a 409', async () => {
+  const tenant = await server.newTenant();
+  const order = (value: string) => ({ ...card, metadata: { order: value } });
+  const [first = '', second = ''] = [await create(tenant, order('a')), await create(tenant, order('a'))];
+  const other = await create(tenant, order('b'));
+  const unchanged_since = new Date(Date.now() + 1).toISOString();
+  const ask = (json = {}) => end(tenant, { query: 'metadata.order:a', expected_count: 2, unchanged_since, ...json });
+  const change = async (id: string, metadata: object) => {
+    const answer = await server.request('PATCH', `/tokens/${id}`, { key: tenant.api_key, json: { metadata } });
+    expect(answer.status, answer.text).toBe(200);
+  };
+  // As many as before, of which one is another.
+  await change(second, { order: 'c' });
+  await change(other, { order: 'a' });
+  const refused = await ask();
+  expect([refused.status, refused.body.detail]).toEqual([409, expect.stringContaining('unchanged_since')]);
+  await change(other, { order: 'b' });
+  await change(second, { order: 'a' });
+  expect((await ask()).status).toBe(409);
+  expect(await idsOf(tenant)).toHaveLength(3);
+  const refusal = { message: 'Refused: unchanged_since' };
+  const rows = `SELECT message FROM audit_log WHERE tenant_id = $1 AND operation = 'delete'`;
+  expect(await server.sql(rows, [tenant.tenant_id])).toEqual([refusal, refusal]);
+  const later = new Date(Date.now() + 60_000).toISOString();
+  expect((await ask({ unchanged_since: later })).body).toEqual({ deleted_count: 2 });
+  expect(await idsOf(tenant)).toEqual([other]);
+  expect(await deletedOf(tenant)).toEqual(expect.arrayContaining([first, second]));
+});
+
 test('counts and deletes only what the caller may both find and delete', async () => {
   const tenant = await server.newTenant();
   const kept = await create(tenant, { ...card, containers: ['/kept/'] });
@@ -144,6 +173,8 @@ test('bad input names the place and deletes nothing', async () => {
     [{ query: 'type:card', expected_count: 1.5 }, 'expected_count'],
     [{ query: 'type:card', expected_count: '1' }, 'expected_count'],
     [{ query: 'type:card', expected_count: 1, force: true }, 'force'],
+    [{ query: 'type:card', expected_count: 1, unchanged_since: 'soon' }, 'unchanged_since'],
+    [{ query: 'type:card', expected_count: 1, unchanged_since: 1 }, 'unchanged_since'],
   ];
   for (const [json, place] of bad) {
     const answer = await end(tenant, json);

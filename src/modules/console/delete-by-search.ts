@@ -16,11 +16,11 @@ const confirmationOf = (count: number): string => `delete ${tokensText(count)}`;
 
 export type DeleteProblem = { above?: Html; typed?: string[] };
 
-/** Below the first page of a search. Undefined where nothing was found, and for a role that deletes no tokens. */
+/** Below the first page of a search. @param at before the search: what is created or changed since is not deleted. Undefined where nothing was found, and for a role that deletes no tokens. */
 export const deleteCard = (
   { session }: Visit,
   query: string,
-  { pagination }: ListPage<ShownToken>,
+  { page: { pagination }, at }: { page: ListPage<ShownToken>; at: Date },
   problem: DeleteProblem = {},
 ): Html | undefined => {
   const { total_items: count = 0, total_is_capped } = pagination;
@@ -30,8 +30,8 @@ export const deleteCard = (
   if (total_is_capped === true || count > DELETED_MAX)
     return html`<p class="quiet">${limit}: narrow the search to delete what it finds.</p>`;
   return html`<details class="card"${problem.typed !== undefined && html` open`}><summary>Delete all ${tokensText(count)}</summary>
-<p>The values are gone for good, with their security codes and links: all of them, or none if the search finds another number by then. ${limit}; so many take some seconds.</p>
-<form method="post" action="${DELETE_PATH}">${csrfField(session)}<input type="hidden" name="query" value="${query}"><input type="hidden" name="count" value="${count}">
+<p>The values are gone for good, with their security codes and links: all that this search found, or none if one of them, or their number, has changed by then. ${limit}; so many take some seconds.</p>
+<form method="post" action="${DELETE_PATH}">${csrfField(session)}<input type="hidden" name="query" value="${query}"><input type="hidden" name="count" value="${count}"><input type="hidden" name="at" value="${at.toISOString()}">
 <label>To confirm, type <code>${confirmationOf(count)}</code><input name="typed" required maxlength="40" autocomplete="off" autocapitalize="off" spellcheck="false"${invalidAttributes('typed-problem', typed)}>${fieldProblem('typed-problem', typed)}</label>
 <button class="danger">Delete</button></form></details>`;
 };
@@ -61,7 +61,11 @@ export const deleteFound = async (
     const sentence = 'This is not the text above. Nothing was deleted.';
     return { status: 422, page: await showSearch({ typed: [sentence] }) };
   }
-  const json = { query: expand(submission.field('query')), expected_count: count };
+  const json = {
+    query: expand(submission.field('query')),
+    expected_count: count,
+    unchanged_since: submission.field('at'),
+  };
   const answer = await submission.api({ method: 'POST', url: '/tokens/delete-by-search', json });
   if (isSuccess(answer)) return deletedPage(submission, (answer.body as { deleted_count: number }).deleted_count);
   const above = problemsNotice('Nothing was deleted.', problemLines(answer));

@@ -158,6 +158,7 @@ const search = async (submission: Submission, problem?: DeleteProblem): Promise<
   const { session } = submission;
   const query = submission.field('query');
   const start = problem ? '' : submission.field('start');
+  const at = submission.ctx.now();
   const listed = await fetchPage<ShownToken>((size) =>
     submission.api({
       method: 'POST',
@@ -176,7 +177,7 @@ const search = async (submission: Submission, problem?: DeleteProblem): Promise<
     query,
     filter: noFilter,
     none: 'No tokens match.',
-    pager: html`${pager}${start === '' && listed.page && deleteCard(submission, query, listed.page, problem)}<p><a href="${PATH}">All tokens</a></p>`,
+    pager: html`${pager}${start === '' && listed.page && deleteCard(submission, query, { page: listed.page, at }, problem)}<p><a href="${PATH}">All tokens</a></p>`,
     done: problem?.above,
   });
 };

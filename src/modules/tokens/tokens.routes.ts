@@ -242,7 +242,7 @@ export const tokensRoutes = (app: App, ctx: TokensContext): void => {
       schema: {
         operationId: 'deleteTokensBySearch',
         summary: 'Delete the tokens that a query finds',
-        description: `Deletes all tokens that the query finds among those that the caller may search and delete, with their security codes and links, or none: if they are not as many as \`expected_count\`, the response is a 409 that says how many there are. At most ${DELETED_MAX} tokens. The log has a row for each token.\n\nPermission: \`token:delete\`, and \`token:search\` on the same containers.`,
+        description: `Deletes all tokens that the query finds among those that the caller may search and delete, with their security codes and links, or none: if they are not as many as \`expected_count\`, the response is a 409 that says how many there are. With \`unchanged_since\`, also if one of them was created or changed since then. At most ${DELETED_MAX} tokens. The log has a row for each token.\n\nPermission: \`token:delete\`, and \`token:search\` on the same containers.`,
         tags: ['Tokens'],
         alsoNeeds: ['token:search'],
         body: deleteBySearchBody,

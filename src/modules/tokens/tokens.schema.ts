@@ -4,7 +4,14 @@
 import { boundInDocuments } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
-import { APPLICATION_ID, CREATED_AT, cursorBody, type Examples, onlyPage } from '../../platform/http/schemas.ts';
+import {
+  APPLICATION_ID,
+  CREATED_AT,
+  cursorBody,
+  type Examples,
+  instant,
+  onlyPage,
+} from '../../platform/http/schemas.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { tokenIdParam } from './token-record.ts';
 import { anyJson, expression, metadataPatch } from './token-request.schema.ts';
@@ -105,6 +112,12 @@ export const deleteBySearchBody = z
             'How many tokens the query finds: the `total_items` of a search. Another number deletes nothing.',
           example: 3,
         }),
+      unchanged_since: optional(instant()).meta({
+        description:
+          'A time before the search that gave `expected_count`. If a token that the query finds was created or changed since, nothing is deleted: so exactly the tokens of that search are. Left out: only their number counts.',
+        type: 'string',
+        example: CREATED_AT,
+      }),
     },
     'the body must be an object',
   )

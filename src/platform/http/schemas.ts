@@ -106,16 +106,18 @@ export const onlyPage = (items: number) => ({
   total_pages: 1,
 });
 
+/** A time as clients write it. @param refusal for anything but a text. */
+export const instant = (refusal = 'must be text') =>
+  z.string(refusal).transform((text, ctx) => {
+    // A plus sign that was not encoded arrives as a space.
+    const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
+    if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
+    return date ?? z.NEVER;
+  });
+
 /** An end of an interval. Fractions of a millisecond are rounded up at both ends, so that no entry can be between two intervals. */
 export const boundary = (description: string) =>
-  z
-    .string('must be given once')
-    .transform((text, ctx) => {
-      // A plus sign that was not encoded arrives as a space.
-      const date = parseDate(text.replace(/ (?=\d{2}:?\d{2}$)/, '+'), 'up');
-      if (date === undefined) ctx.addIssue('must be a date such as 2026-11-20T18:04:05Z');
-      return date ?? z.NEVER;
-    })
+  instant('must be given once')
     .optional()
     .meta({
       description: `${description} An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.`,

@@ -109,7 +109,7 @@ ORDER BY ${time} DESC, ${id} LIMIT ${parameters.add(request.limit)} ${offset}`;
 };
 
 /** A token that its transaction has locked, to delete it. */
-export type LockedToken = Pick<StoredToken, 'id' | 'type' | 'container' | 'created_at'>;
+export type LockedToken = Pick<StoredToken, 'id' | 'type' | 'container' | 'created_at' | 'modified_at'>;
 
 type Selection = { condition: TokenCondition; now: Date; limit: number };
 
@@ -125,7 +125,7 @@ SELECT FROM ${from} WHERE ${where.join(' AND ')} LIMIT ${parameters.add(selectio
 /** Locks what a condition selects until the transaction ends, in the order of ids: two of these wait for each other. */
 export const lockTokens = async ({ query, tenant_id }: TenantQuery, selection: Selection): Promise<LockedToken[]> => {
   const { parameters, from, where } = scopeOf(tenant_id, selection);
-  const text = `SELECT t.id, t.type, t.container, t.created_at FROM ${from} WHERE ${where.join(' AND ')}
+  const text = `SELECT t.id, t.type, t.container, t.created_at, t.modified_at FROM ${from} WHERE ${where.join(' AND ')}
 ORDER BY t.id LIMIT ${parameters.add(selection.limit)} FOR UPDATE`;
   return (await query(undefined, text, parameters.values)) as LockedToken[];
 };

@@ -547,3 +547,40 @@ test('a first visit transfers less than 60 KB', async () => {
   for (const path of ['/console/tokens', pathOf(parent.id), '/console/logs'])
     expect(await member.weigh(path), path).toBeLessThan(PAGE_BYTES_MAX);
 });
+
+describe('where a value may go', () => {
+  const boundOf = async (id: string) => (await server.request('GET', `/tokens/${id}`)).body.bound_to;
+
+  test('is said in words, set by a form without JSON, and removed', async () => {
+    const { id } = await create({ data: 'bound by a form' });
+    await browser.get(pathOf(id));
+    const fields = { hosts: 'b.example.com\r\na.example.com\r\n', body: 'yes', max_uses: '2', until: '2090-01-01' };
+    const saved = await browser.post(`${pathOf(id)}/bound`, fields);
+    expect([saved.status, saved.headers.get('location')]).toEqual([303, `${pathOf(id)}?done=bound`]);
+    expect(await boundOf(id)).toEqual({
+      hosts: ['a.example.com', 'b.example.com'],
+      places: ['body'],
+      max_uses: 2,
+      until: '2090-01-01T00:00:00.000Z',
+    });
+    const page = await browser.get(pathOf(id));
+    expect(textOf(page.text)).toContain('only to a.example.com, b.example.com');
+    expect(textOf(page.text)).toContain('0 of 2 uses are counted');
+    const revealed = await browser.post(`${pathOf(id)}/reveal`);
+    expect(revealed.text).not.toContain('bound by a form');
+    await browser.get(pathOf(id));
+    expect((await browser.post(`${pathOf(id)}/bound/remove`)).status).toBe(303);
+    expect(await boundOf(id)).toBeUndefined();
+  });
+
+  test('has its errors beside the fields, and keeps what was typed', async () => {
+    const { id } = await create({ data: 'x' });
+    await browser.get(pathOf(id));
+    const refused = await browser.post(`${pathOf(id)}/bound`, { hosts: 'https://a.example.com', max_uses: 'many' });
+    expect(refused.status).toBe(400);
+    expect(textOf(refused.text)).toContain('It must be a host name such as api.example.com');
+    expect(textOf(refused.text)).toContain('It must be an integer from 1 to 1000');
+    expect(refused.text).toContain('https://a.example.com</textarea>');
+    expect(await boundOf(id)).toBeUndefined();
+  });
+});

@@ -97,6 +97,8 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/find': 'plain',
   '/console/tokens/:id/reveal': 'code',
   // A link changes what no one sees of a token: who lists children sees of each what they may read of it.
+  '/console/tokens/:id/bound': 'code',
+  '/console/tokens/:id/bound/remove': 'code',
   '/console/tokens/:id/link': 'plain',
   '/console/tokens/:id/unlink': 'code',
   '/console/tokens/:id/edit': 'code',

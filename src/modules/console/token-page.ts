@@ -31,6 +31,7 @@ import {
   tokenUrl,
 } from './token-parts.ts';
 import { tokenEditPages } from './token-edit.ts';
+import { type BoundForm, boundCard, removeBound, saveBound } from './token-bound.ts';
 import { pictureCard } from './token-picture.ts';
 import { findTimeline, sameTokens, type Timeline, timelineCard } from './token-timeline.ts';
 import {
@@ -54,6 +55,8 @@ const doneSentences: ReadonlyMap<string, string> = new Map([
   ['saved', 'The token was saved.'],
   ['linked', 'The child was linked.'],
   ['unlinked', 'The child was unlinked.'],
+  ['bound', 'The bound was saved.'],
+  ['unbound', 'The bound was removed.'],
   ['hidden', `The value was hidden after ${REVEALED_SECONDS} seconds.`],
 ]);
 
@@ -144,7 +147,9 @@ ${cursorPager(tokenPath(id), {}, { cursor: 'children', start, page })}
 ${may(visit.session, LINKS) && linkForm}</section>`;
 };
 
-const showToken = async (visit: Visit, { id, problem }: { id: string; problem?: LinkProblem }): Promise<Outcome> => {
+type Refused = { problem?: LinkProblem; bound?: BoundForm };
+
+const showToken = async (visit: Visit, id: string, { problem, bound }: Refused = {}): Promise<Outcome> => {
   const url = tokenUrl(id);
   const start = visit.query('children');
   const token = bodyOf<ShownToken>(await visit.api({ method: 'GET', url }));
@@ -171,11 +176,12 @@ ${!timeline && recordCard(token, names, timeline)}
 ${mayReveal(visit.session.role) && revealCard(visit, id)}
 ${timeline && recordCard(token, names, timeline)}
 ${metadataCard(token)}
+${boundCard(visit, token, bound)}
 ${may(visit.session, 'token:delete') && deleteCard(visit, id)}
 </div></div>
 ${childrenCard(visit, id, { listed, start, problem })}`;
   return {
-    status: problem?.status ?? statusOf(listed),
+    status: problem?.status ?? bound?.status ?? statusOf(listed),
     page: consolePage(visit.session, { title: `Token ${id}`, section: 'Tokens', main }),
   };
 };
@@ -217,7 +223,7 @@ export const tokenPages = (console: Console): void => {
   const { get, post, postAfterCode } = console;
   tokenEditPages(console);
 
-  get(`${PATH}/:id`, (visit) => showToken(visit, { id: visit.param('id') }));
+  get(`${PATH}/:id`, (visit) => showToken(visit, visit.param('id')));
 
   postAfterCode(`${PATH}/:id/reveal`, reveal);
 
@@ -227,7 +233,19 @@ export const tokenPages = (console: Console): void => {
     const child_id = submission.field('child_id').trim();
     const answer = await submission.api({ method: 'POST', url: childUrl(id, child_id) });
     if (isSuccess(answer)) return { seeOther: addressOf(tokenPath(id), { done: 'linked' }) };
-    return showToken(submission, { id, problem: linkProblem(answer, child_id) });
+    return showToken(submission, id, { problem: linkProblem(answer, child_id) });
+  });
+
+  postAfterCode(`${PATH}/:id/bound`, async (submission) => {
+    const id = submission.param('id');
+    const bound = await saveBound(submission, id);
+    return bound ? showToken(submission, id, { bound }) : { seeOther: addressOf(tokenPath(id), { done: 'bound' }) };
+  });
+
+  postAfterCode(`${PATH}/:id/bound/remove`, async (submission) => {
+    const id = submission.param('id');
+    bodyOf(await removeBound(submission, id));
+    return { seeOther: addressOf(tokenPath(id), { done: 'unbound' }) };
   });
 
   postAfterCode(`${PATH}/:id/unlink`, async (submission) => {
@@ -248,6 +266,6 @@ export const tokenPages = (console: Console): void => {
   });
 
   // A GET of a form's URL leads to the page.
-  for (const action of ['reveal', 'link', 'unlink', 'delete'])
+  for (const action of ['reveal', 'link', 'bound', 'bound/remove', 'unlink', 'delete'])
     get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: tokenPath(visit.param('id')) }));
 };

@@ -1,4 +1,5 @@
 // How pages show tokens: their URLs, links and masked values.
+import type { Bound } from '../access/bounds.ts';
 import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { clipped, shortened } from './list-parts.ts';
@@ -15,6 +16,8 @@ export type ShownToken = {
   metadata?: Record<string, string>;
   search_indexes?: string[];
   expires_at?: string;
+  bound_to?: Bound;
+  uses?: number;
   created_by?: string;
   created_at?: string;
   modified_by?: string;

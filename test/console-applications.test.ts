@@ -528,6 +528,16 @@ describe('Access rules by form', () => {
     });
   });
 
+  test('keep their bound where other fields are saved', async () => {
+    const use = { priority: 9, container: '/', transform: 'reveal', permissions: ['token:use'] };
+    const application = await make({ type: 'private', rules: [{ ...use, bound_to: { hosts: ['api.example.com'] } }] });
+    const stored = (await read(application.id)).rules;
+    expect(stored[0]).toHaveProperty('bound_to');
+    expect((await changed(application, { name: 'Renamed' })).status).toBe(303);
+    const after = await read(application.id);
+    expect([after.name, after.rules]).toEqual(['Renamed', stored]);
+  });
+
   test('are shown, and stay where others are changed; a rule of several conditions too', async () => {
     const application = await make({ type: 'private', rules: [inPci, byId, two] });
     const stored = (await read(application.id)).rules;

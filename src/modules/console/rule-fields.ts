@@ -29,7 +29,7 @@ const input = (index: number, part: string, value: string): Html =>
 
 /** A rule that no row can say. */
 const keptRow = (row: RuleRow, index: number): Html =>
-  html`<p>It has several conditions: it stays as it is, and is changed as JSON. <input type="hidden" name="${ruleField(index, 'kept')}" value="${row.kept}"></p>
+  html`<p>It has several conditions, or a bound: it stays as it is, and is changed as JSON. <input type="hidden" name="${ruleField(index, 'kept')}" value="${row.kept}"></p>
 <label class="check"><input type="checkbox" name="${ruleField(index, 'remove')}" value="yes">Remove this rule</label>`;
 
 const openRow = (row: RuleRow, index: number): Html => html`<div class="pairs">

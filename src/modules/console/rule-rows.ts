@@ -52,6 +52,7 @@ export type TypedRules = {
 };
 
 type StoredRule = {
+  bound_to?: unknown;
   description?: string;
   priority: number;
   container?: string;
@@ -79,7 +80,8 @@ const rowOf = (rule: StoredRule, index: number): RuleRow => {
   const row = { transform, priority: String(priority), description, permissions: new Set(rule.permissions) };
   const [condition, ...others] = conditions;
   const scope = container === undefined ? `${condition?.attribute} ${condition?.operator}` : 'container';
-  const isRow = isScope(scope) && others.length === 0;
+  // A row has no fields for a bound: to save it without one would remove it.
+  const isRow = isScope(scope) && others.length === 0 && rule.bound_to === undefined;
   if (!isRow) return { ...emptyRow(index), ...row, kept: index };
   return { ...row, scope, value: container ?? condition?.value ?? '', kept: undefined };
 };

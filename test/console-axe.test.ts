@@ -74,6 +74,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a proxy': `/console/proxies/${proxy.id}`,
       'New proxy': '/console/proxies/new',
       'Change a proxy': `/console/proxies/${proxy.id}/edit`,
+      Webhooks: '/console/webhooks',
+      'New webhook': '/console/webhooks/new',
       Logs: '/console/logs?disclosure=used',
       People: '/console/people',
       'a member': `/console/people/members/${member_id}`,

@@ -31,7 +31,7 @@ const memberAs = async (role: GivenRole): Promise<Browser> => {
   return member;
 };
 
-const PAGES = ['home', 'tokens', 'reactors', 'proxies', 'runs', 'applications', 'logs', 'people'];
+const PAGES = ['home', 'tokens', 'reactors', 'proxies', 'webhooks', 'runs', 'applications', 'logs', 'people'];
 
 /** The sections that its menu has, and those that it may open. */
 const opens = async (member: Browser): Promise<{ listed: string[]; opened: string[] }> => {

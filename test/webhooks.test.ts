@@ -480,6 +480,40 @@ describe('a delivery', () => {
     expect((await settle()).length).toBeGreaterThan(0);
   });
 
+  test('to a receiver that does not answer holds up no other one, of the same tenant neither', async () => {
+    const slow = await create({ url: `${url()}/slow`, events: ['token.created'] });
+    await create({ url: `${url()}/fast`, events: ['token.created'] });
+    let release = (): void => undefined;
+    const held = new Promise<void>((resolve) => (release = resolve));
+    respond = ({ url: at }) => (at.endsWith('/slow') ? held.then(() => 200) : 200);
+    const values = Object.fromEntries(Array.from({ length: 200 }, (_, at) => [`n${at}`, `v${at}`]));
+    expect((await send('POST', '/tokenize', values)).status).toBe(200);
+    const countOf = (end: string): number =>
+      upstream.received.filter(({ url: at }) => at === `${path()}/${end}`).length;
+    const look = () => {
+      delivering.soon();
+      return countOf('fast');
+    };
+    await expect.poll(look, { timeout: 60_000, interval: 50 }).toBe(200);
+    expect(countOf('slow')).toBeGreaterThan(0);
+    expect(countOf('slow')).toBeLessThanOrEqual(8);
+    expect((await deliveriesOf(slow.id, '?state=delivered')).data).toEqual([]);
+    await send('DELETE', `/webhooks/${slow.id}`);
+    release();
+    await settle();
+  });
+
+  test('of two processes at once arrives once', async () => {
+    const { secret } = await create({ events: ['token.created'] });
+    const other = createDelivering(server.ctx);
+    const values = Object.fromEntries(Array.from({ length: 60 }, (_, at) => [`n${at}`, `v${at}`]));
+    await send('POST', '/tokenize', values);
+    await Promise.all([delivering.settle(), other.settle()]);
+    const events = open(await settle(), secret);
+    await other.stop();
+    expect([events.length, new Set(events.map(({ id }) => id)).size]).toEqual([60, 60]);
+  });
+
   test('is one too many: the webhook with the most is paused, nothing is dropped in silence', async () => {
     const { id } = await create({ events: ['token.created'] });
     const counted = [{ tenant_id: tenant.tenant_id, webhook_id: id, count: WAITING_OF_TENANT_MAX + 1 }];

@@ -22,6 +22,7 @@ import { ssoPages } from './sso.ts';
 import { ssoSettingsPages } from './sso-settings.ts';
 import { tokensPages } from './tokens.ts';
 import { usagePages } from './usage.ts';
+import { webhooksPages } from './webhooks.ts';
 import { openConsole } from './visit.ts';
 
 /** @param scope for pages (platform/http/pages.ts). */
@@ -38,6 +39,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   tokensPages(console);
   reactorsPages(console);
   proxiesPages(console);
+  webhooksPages(console);
   runsPages(console);
   applicationsPages(console);
   logsPages(console);

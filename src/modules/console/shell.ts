@@ -18,6 +18,7 @@ const sections = [
   ['/console/logs', 'Logs', 'log:read', 'Vault'],
   ['/console/reactors', 'Reactors', 'reactor:read', 'Run'],
   ['/console/proxies', 'Proxies', 'proxy:read', 'Run'],
+  ['/console/webhooks', 'Webhooks', 'webhook:read', 'Run'],
   ['/console/runs', 'Runs', 'log:read', 'Run'],
   ['/console/applications', 'Applications', 'application:read', 'Access'],
   ['/console/people', 'People', 'tenant:invitation:read', 'Access'],

@@ -81,6 +81,7 @@ export const roles: readonly Role[] = [
       'docs/guides/rotate-a-key.md',
       'docs/guides/access-answers.md',
       'docs/guides/echo-guard.md',
+      'docs/guides/webhooks.md',
     ],
   },
   {

@@ -1,0 +1,225 @@
+// The pages of webhooks: the list, a new one, and one with its deliveries. The secret is shown once, where it is made.
+import { eventTypes } from '../../platform/db/event-types.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
+import type { DeliveryRecord } from '../webhooks/deliveries.ts';
+import type { WebhookRecord } from '../webhooks/webhooks.ts';
+import { type FieldProblems, linesAbove, onceHeader, isReplayed, textInput } from './form-fields.ts';
+import { confirmed, fieldProblem, idOf, problemsByPlace, problemsNotice, uuid } from './forms.ts';
+import { isolated } from './list-parts.ts';
+import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
+import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
+import { notFound } from '../../platform/base/errors.ts';
+
+const PATH = '/console/webhooks';
+const SECTION = 'Webhooks';
+
+/** Deliveries that the page of a webhook shows: the newest. */
+const DELIVERIES_SHOWN = 20;
+
+const NAMES = ['name', 'url', 'events', 'container'] as const;
+
+type Typed = Record<(typeof NAMES)[number], string>;
+
+/** Results that a URL may name. */
+const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['pinged', 'A test event is on its way. Load this page again to see how it ended.'],
+  ['replayed', 'The delivery is sent again.'],
+  ['paused', 'Paused. No new events are kept for this webhook.'],
+  ['resumed', 'Resumed. What waits is sent now.'],
+]);
+
+const statusBadge = ({ status, failing_since }: WebhookRecord): Html => {
+  if (status !== 'enabled') return badge('paused', 'bad');
+  return failing_since === undefined ? badge('enabled', 'good') : badge('failing', 'warn');
+};
+
+const listPage = async (visit: Visit): Promise<string> => {
+  const { name, data, pagination } = await readNamedPage<WebhookRecord>(visit, '/webhooks');
+  const columns = [
+    { label: 'Name', cell: (each: WebhookRecord) => html`<a href="${PATH}/${each.id}">${isolated(each.name)}</a>` },
+    { label: 'URL', cell: ({ url }: WebhookRecord) => html`<code>${url}</code>` },
+    { label: 'Status', cell: statusBadge },
+  ];
+  const nothing = name === '' ? 'There is no webhook yet.' : 'No webhook has a matching name.';
+  return consolePage(visit.session, {
+    title: SECTION,
+    section: SECTION,
+    main: html`<div class="heading"><h1>Webhooks</h1><span class="actions">${may(visit.session, 'webhook:create') && html`<a class="button" href="${PATH}/new">New webhook</a>`}</span></div>
+${visit.query('done') === 'deleted' && notice('good', 'The webhook was deleted. What waited for it is not sent.')}
+${nameSearch(PATH, name, 'Orders*')}
+${data.length === 0 ? empty(nothing) : recordsTable(SECTION, data, columns)}
+${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of webhooks' })}`,
+  });
+};
+
+const newPage = (
+  { session }: Visit,
+  form: { typed: Typed; problems: FieldProblems; form_id: string },
+  above?: Html,
+): string => {
+  const { problems, typed } = form;
+  const ofEvents = [...problems].filter(([path]) => path.startsWith('events')).flatMap(([, lines]) => lines);
+  return consolePage(session, {
+    title: 'New webhook',
+    section: SECTION,
+    main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
+<h1>New webhook</h1>
+${above}
+<form method="post" action="${PATH}/new" class="card">${csrfField(session)}<input type="hidden" name="form_id" value="${form.form_id}">
+${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="200"` })}
+${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public host. Events are sent to it by POST.', more: html` required maxlength="400"` })}
+<label>Events<select name="events">${['*', ...eventTypes].map(
+      (type) =>
+        html`<option value="${type}"${attribute('selected', type === typed.events)}>${type === '*' ? 'All' : type}</option>`,
+    )}</select>${fieldProblem('events-problem', ofEvents)}<small>The API takes a list of types.</small></label>
+${textInput(form, { name: 'container', label: 'Container', hint: 'Only tokens in it, with their masks. Empty: tokens of all containers, without masks.' })}
+<p><button>Create the webhook</button></p></form>`,
+  });
+};
+
+/** The page that shows a secret, after a webhook or its secret was made. */
+const secretPage = ({ session }: Visit, { id, name, secret, previous_secret_ends_at }: WebhookRecord): string =>
+  consolePage(session, {
+    title: 'Secret of a webhook',
+    section: SECTION,
+    main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
+<h1>The secret of ${isolated(name)}</h1>
+<section class="card revealed">
+${notice('warn', html`<strong>Copy it now.</strong> It is not shown again.${previous_secret_ends_at !== undefined && html` The replaced secret signs beside it until ${time(previous_secret_ends_at)}.`}`)}
+<p><code data-copy>${secret}</code></p>
+<p class="hint">The receiver verifies <code>webhook-signature</code> with it, by a library of Standard Webhooks.</p>
+</section>
+<p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
+  });
+
+const failedPage = ({ session }: Visit, id: string, lines: readonly string[]): string =>
+  consolePage(session, {
+    title: 'Webhook',
+    section: SECTION,
+    main: html`<h1>Webhook</h1>${problemsNotice('Nothing was changed.', lines)}
+<p><a class="button second" href="${PATH}/${id}">Back</a></p>`,
+  });
+
+const replayForm = (session: Visit['session'], { id, webhook_id, state }: DeliveryRecord): Html | undefined =>
+  state === 'waiting' || !may(session, 'webhook:update')
+    ? undefined
+    : html`<form method="post" action="${PATH}/${webhook_id}/replay">${csrfField(session)}<input type="hidden" name="delivery_id" value="${id}"><button class="second small">Send again</button></form>`;
+
+const deliveriesTable = (session: Visit['session'], deliveries: readonly DeliveryRecord[]): Html =>
+  recordsTable('Deliveries', deliveries, [
+    { label: 'Event', cell: ({ type }) => html`<code>${type}</code>` },
+    { label: 'Time', cell: ({ created_at }) => time(created_at) },
+    {
+      label: 'State',
+      cell: ({ state }) => badge(state, state === 'delivered' ? 'good' : state === 'dead' ? 'bad' : 'warn'),
+    },
+    { label: 'Attempts', cell: ({ attempts }) => String(attempts) },
+    { label: 'Response', cell: ({ response_status, error }) => String(response_status ?? error ?? '') },
+    { label: 'Next attempt', cell: ({ next_attempt_at }) => time(next_attempt_at) },
+    { label: 'Again', cell: (each) => replayForm(session, each) },
+  ]);
+
+const actionForm = (session: Visit['session'], action: string, button: string): Html =>
+  html`<form method="post" action="${action}">${csrfField(session)}<button class="second">${button}</button></form>`;
+
+const onePage = async (visit: Visit): Promise<string> => {
+  const { session } = visit;
+  const id = idOf(visit, 'webhook');
+  const webhook = bodyOf<WebhookRecord>(await visit.api({ method: 'GET', url: `/webhooks/${id}` }));
+  const url = `/webhooks/${id}/deliveries?size=${DELIVERIES_SHOWN}`;
+  const { data } = bodyOf<{ data: DeliveryRecord[] }>(await visit.api({ method: 'GET', url }));
+  const done = doneSentences.get(visit.query('done'));
+  const isPaused = webhook.status !== 'enabled';
+  const changes = may(session, 'webhook:update');
+  return consolePage(session, {
+    title: webhook.name,
+    section: SECTION,
+    main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
+<div class="heading"><h1>${isolated(webhook.name)}</h1>${statusBadge(webhook)}</div>
+${done !== undefined && notice('good', done)}
+${isPaused && webhook.failing_since !== undefined && notice('bad', html`<strong>Paused by the vault.</strong> No delivery has succeeded since ${time(webhook.failing_since)}. Mend the receiver, then resume.`)}
+<section class="card"><dl>
+<dt>URL</dt><dd><code>${webhook.url}</code></dd>
+<dt>Events</dt><dd>${webhook.events.join(', ')}</dd>
+<dt>Container</dt><dd>${webhook.container ?? 'all, without masks'}</dd>
+<dt>Id</dt><dd><code data-copy>${webhook.id}</code></dd>
+${webhook.previous_secret_ends_at !== undefined && html`<dt>Replaced secret</dt><dd>signs until ${time(webhook.previous_secret_ends_at)}</dd>`}
+</dl>
+${
+  changes &&
+  html`<div class="actions">${!isPaused && actionForm(session, `${PATH}/${id}/ping`, 'Send a test event')}${actionForm(session, `${PATH}/${id}/${isPaused ? 'resume' : 'pause'}`, isPaused ? 'Resume' : 'Pause')}</div>
+${confirmed(session, { action: `${PATH}/${id}/secret`, summary: 'Replace the secret', question: 'The new secret is shown once. The replaced one signs beside it for 24 hours.', button: 'Replace the secret', fields: html`<input type="hidden" name="form_id" value="${visit.ctx.newUuid()}">` })}`
+}
+${may(session, 'webhook:delete') && confirmed(session, { action: `${PATH}/${id}/delete`, summary: 'Delete this webhook', question: 'What waits for it is not sent.', button: 'Delete the webhook' })}
+</section>
+<h2>Deliveries</h2>
+${data.length === 0 ? empty('Nothing was sent yet.') : deliveriesTable(session, data)}`,
+  });
+};
+
+const create = async (submission: Submission): Promise<Outcome> => {
+  const typed = Object.fromEntries(NAMES.map((name) => [name, submission.field(name).trim()])) as Typed;
+  const { name, url, events, container } = typed;
+  const json = { name, url, events: [events], ...(container !== '' && { container }) };
+  const headers = onceHeader(submission.field);
+  const answer = await submission.api({ method: 'POST', url: '/webhooks', headers, json });
+  if (isSuccess(answer)) {
+    const made = answer.body as WebhookRecord;
+    return isReplayed(answer) ? { seeOther: `${PATH}/${made.id}` } : secretPage(submission, made);
+  }
+  const problems = problemsByPlace(answer);
+  const above = problemsNotice('The webhook was not created.', linesAbove(problems, answer));
+  return {
+    status: answer.status,
+    page: newPage(submission, { typed, problems, form_id: submission.field('form_id') }, above),
+  };
+};
+
+export const webhooksPages = (console: Console): void => {
+  /** A form that makes one request of the API, and goes back to the page. */
+  const action = (
+    name: string,
+    done: string,
+    ask: (submission: Submission) => { method: 'POST' | 'PATCH'; rest: string; json?: object },
+  ): void => {
+    console.get(`${PATH}/:id/${name}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
+    console.postAfterCode(`${PATH}/:id/${name}`, async (submission): Promise<Outcome> => {
+      const id = idOf(submission, 'webhook');
+      const { method, rest, json } = ask(submission);
+      const answer = await submission.api({ method, url: `/webhooks/${id}${rest}`, ...(json && { json }) });
+      if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
+      return { seeOther: addressOf(`${PATH}/${id}`, { done }) };
+    });
+  };
+
+  console.get(PATH, listPage);
+  const none = { name: '', url: '', events: '*', container: '' };
+  console.get(`${PATH}/new`, async (visit) =>
+    newPage(visit, { typed: none, problems: new Map(), form_id: visit.ctx.newUuid() }),
+  );
+  console.postAfterCode(`${PATH}/new`, create, NAMES);
+  console.get(`${PATH}/:id`, onePage);
+  action('ping', 'pinged', () => ({ method: 'POST', rest: '/ping' }));
+  action('pause', 'paused', () => ({ method: 'PATCH', rest: '', json: { status: 'paused' } }));
+  action('resume', 'resumed', () => ({ method: 'PATCH', rest: '', json: { status: 'enabled' } }));
+  action('replay', 'replayed', ({ field }) => {
+    const id = field('delivery_id');
+    // Anything but a UUID could change the path of the request.
+    if (!uuid.test(id)) throw notFound('delivery');
+    return { method: 'POST', rest: `/deliveries/${id}/replay` };
+  });
+  console.get(`${PATH}/:id/secret`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
+  console.postAfterCode(`${PATH}/:id/secret`, async (submission): Promise<Outcome> => {
+    const id = idOf(submission, 'webhook');
+    const headers = onceHeader(submission.field);
+    const answer = await submission.api({ method: 'POST', url: `/webhooks/${id}/rotate-secret`, headers });
+    if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
+    return isReplayed(answer) ? { seeOther: `${PATH}/${id}` } : secretPage(submission, answer.body as WebhookRecord);
+  });
+  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
+  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
+    bodyOf(await submission.api({ method: 'DELETE', url: `/webhooks/${idOf(submission, 'webhook')}` }));
+    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
+  });
+};

@@ -138,6 +138,7 @@ describe('a new application', () => {
       burst: '90',
       daily_reveals: '1000',
       daily_uses: '0',
+      echo_guard: 'block',
     });
     expect(answer.status, answer.text).toBe(200);
     expect(answer.headers.get('cache-control')).toBe('no-store');
@@ -153,6 +154,7 @@ describe('a new application', () => {
       rate_limit: { requests_per_second: 50, burst: 90 },
       daily_reveals: 1000,
       daily_uses: 0,
+      echo_guard: 'block',
       created_by: member.user_id,
     });
     expect(await logsOf(id)).toEqual([

@@ -21,7 +21,7 @@ const ask = (method: 'GET' | 'PUT', path: string, json?: object) =>
 
 const stored = async () => (await ask('GET', '/tenants/self')).body;
 
-const KNOWN = ['require_second_factor', 'deduplicate_token', 'absent_paths'] as const;
+const KNOWN = ['require_second_factor', 'deduplicate_token', 'absent_paths', 'echo_guard'] as const;
 
 /** The form as the page has it. */
 const formIn = (text: string): Record<string, string> => {
@@ -56,8 +56,8 @@ describe('The settings page', () => {
     expect(Object.keys((await stored()).settings).toSorted()).toEqual(Object.keys(changed.settings).toSorted());
     await save({ deduplicate_token: '', absent_paths: 'null', 'setting.0.name': '', 'setting.0.value': '' });
     expect((await stored()).settings).toEqual({ 'x <b>': '', absent_paths: 'null', require_second_factor: 'false' });
-    await save({ 'setting.1.name': 'new', 'setting.1.value': 'text', deduplicate_token: 'true' });
-    expect((await stored()).settings).toMatchObject({ new: 'text', deduplicate_token: 'true' });
+    await save({ 'setting.1.name': 'new', 'setting.1.value': 'text', deduplicate_token: 'true', echo_guard: 'mask' });
+    expect((await stored()).settings).toMatchObject({ new: 'text', deduplicate_token: 'true', echo_guard: 'mask' });
   });
 
   test.each<[string, Record<string, string>, number, string]>([

@@ -5,7 +5,15 @@ import { type Permission, listPermissions, permissions, publicPermissions } from
 import type { Session } from '../people/sessions.ts';
 import { type Rights, summarizeRights } from '../access/rights-summary.ts';
 import { ends, permissionField, type TextField, type TypedApplication } from './application-record.ts';
-import { type FieldProblems, findProblems, numberInput, selectField, textArea, textInput } from './form-fields.ts';
+import {
+  echoGuardField,
+  type FieldProblems,
+  findProblems,
+  numberInput,
+  selectField,
+  textArea,
+  textInput,
+} from './form-fields.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import { jobs } from './key-jobs.ts';
 import { rulesField } from './rule-fields.ts';
@@ -101,6 +109,7 @@ ${numberInput(form, { name: 'burst', label: 'Burst', hint: 'Requests at once aft
 ${numberInput(form, { name: 'daily_reveals', label: 'Reveals a day', hint: 'Tokens whose value it may get' })}
 ${numberInput(form, { name: 'daily_uses', label: 'Uses a day', hint: 'Tokens it may use in code and by the proxy' })}</div>
 ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to through the proxy, one host on each line. Empty: any host.` })}
+${echoGuardField(form)}
 </section>`;
 
 const publicNames: readonly TextField[] = ['allowed_origins', 'creates_per_minute'];

@@ -19,6 +19,7 @@ export type Application = {
   rate_limit?: RateLimit;
   daily_reveals?: number;
   daily_uses?: number;
+  echo_guard?: string;
   allowed_origins?: string[];
   containers?: string[];
   creates_per_minute?: number;
@@ -41,6 +42,7 @@ const textFields = [
   'burst',
   'daily_reveals',
   'daily_uses',
+  'echo_guard',
   'allowed_origins',
   'container',
   'creates_per_minute',
@@ -111,6 +113,7 @@ export const formOf = (application: Application, form_id: string): TypedApplicat
     burst: textOf(rate_limit?.burst),
     daily_reveals: textOf(application.daily_reveals),
     daily_uses: textOf(application.daily_uses),
+    echo_guard: application.echo_guard ?? '',
     allowed_origins: (application.allowed_origins ?? []).join('\n'),
     container: application.containers?.[0] ?? '',
     job: CUSTOM,
@@ -163,6 +166,7 @@ export const bodyOfForm = (typed: TypedApplication): Record<string, unknown> => 
     rate_limit: requests_per_second === undefined && burst === undefined ? undefined : { requests_per_second, burst },
     daily_reveals: numberOf(typed.daily_reveals),
     daily_uses: numberOf(typed.daily_uses),
+    echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
     allowed_origins: listOfLines(typed.allowed_origins),
     containers: typed.container === '' ? undefined : [typed.container],
     creates_per_minute: numberOf(typed.creates_per_minute),

@@ -47,6 +47,23 @@ export const selectField = <Name extends string>(
   return labelled(label, hint, name, sentences, control);
 };
 
+export const ECHO_GUARD_LABEL = 'Values in answers';
+
+const echoGuards: readonly (readonly [mode: string, label: string])[] = [
+  ['off', 'Pass as they are'],
+  ['mask', 'Mask them'],
+  ['block', 'Block the answer'],
+];
+
+/** How strict the echo guard is. */
+export const echoGuardField = (form: Fields<'echo_guard'>): Html =>
+  selectField(form, {
+    name: 'echo_guard',
+    label: ECHO_GUARD_LABEL,
+    hint: 'What happens to a value that was opened for a request and is in its answer',
+    options: [['', 'As the tenant says'], ...echoGuards],
+  });
+
 /** A box that is ticked for `yes`. */
 export const checkField = <Name extends string>(form: Fields<Name>, { name, label, hint }: Field<Name>): Html =>
   html`<label class="check"><input type="checkbox" name="${name}" value="yes"${attribute('checked', form.typed[name] === 'yes')}>${label}${hint && html`<small>${hint}</small>`}</label>`;

@@ -3,7 +3,15 @@ import { attribute, html, type Html, type HtmlValue } from '../../platform/http/
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
 import type { NamedRow } from '../logs/name-rows.ts';
-import { checkField, findProblems, numberInput, selectField, textArea, textInput } from './form-fields.ts';
+import {
+  checkField,
+  echoGuardField,
+  findProblems,
+  numberInput,
+  selectField,
+  textArea,
+  textInput,
+} from './form-fields.ts';
 import { codeArea, fieldProblem, invalidAttributes, typedText } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { type ConfigurationRow, configurationTypes, type ProxyForm, rowField, withEmptyRows } from './proxy-record.ts';
@@ -16,6 +24,7 @@ ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength=
 ${textInput(form, { name: 'destination_url', label: 'Destination', hint: 'Path and query of a request are added to it', more: html` type="url" required placeholder="https://api.example.com/v1"` })}
 ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to, one host on each line, such as <code>api.example.com</code>. Empty: any host.` })}
 ${numberInput(form, { name: 'timeout_seconds', label: 'Timeout in seconds', hint: `For the head of a response: ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}` })}
+${echoGuardField(form)}
 <fieldset><legend>Callers</legend>
 ${checkField(form, { name: 'is_open', label: 'No API key needed', hint: 'Who has the key of the proxy may use it, with the rights of its application.' })}
 ${checkField(form, { name: 'is_literal', label: 'Expressions off', hint: 'Braces in requests are data, such as in webhooks of other systems.' })}

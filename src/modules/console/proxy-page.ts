@@ -1,5 +1,6 @@
 // The page of a stored proxy, or of a typed destination, with a form that tries a request.
 // The key is hidden until the member opens it, after the second factor, because it may be all that a caller needs.
+import { ECHO_GUARD_LABEL } from './form-fields.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { copyMenu } from './copy.ts';
 import { confirmed, invalidAttributes, fieldProblem, typedText } from './forms.ts';
@@ -66,6 +67,7 @@ const routeCard = (
 <dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'any host')}</dd>
 <dt>Timeout</dt><dd>${proxy.timeout_seconds} seconds for the head of a response</dd>
+${proxy.echo_guard !== undefined && html`<dt>${ECHO_GUARD_LABEL}</dt><dd>${proxy.echo_guard}</dd>`}
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 ${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${time(previous_key_ends_at)}</dd>`}

@@ -18,6 +18,7 @@ export type Proxy = {
   require_auth: boolean;
   expressions: 'on' | 'off';
   timeout_seconds: number;
+  echo_guard?: string;
   request_transform?: Transform;
   response_transform?: Transform;
   application_id?: string;
@@ -34,6 +35,7 @@ const textFields = [
   'allowed_hosts',
   'application_id',
   'timeout_seconds',
+  'echo_guard',
   'request_transform',
   'response_transform',
   'expression',
@@ -103,6 +105,7 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     allowed_hosts: (proxy?.allowed_hosts ?? []).join('\n'),
     application_id: proxy?.application_id ?? '',
     timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
+    echo_guard: proxy?.echo_guard ?? '',
     request_transform: request_transform?.code ?? '',
     response_transform: mask ? '' : (response_transform?.code ?? ''),
     expression: mask?.expression ?? '',
@@ -181,6 +184,7 @@ export const bodyOfProxyForm = (
     allowed_hosts: listOfLines(typed.allowed_hosts),
     application: typed.application_id === '' ? null : { id: typed.application_id },
     timeout_seconds: numberOf(typed.timeout_seconds),
+    echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
     request_transform: typed.request_transform === '' ? undefined : { code: typed.request_transform },
     response_transform: responseOf(typed),
     configuration: rows.length === 0 ? null : Object.fromEntries(rows.map((row) => [row.name, valueOfRow(row, proxy)])),

@@ -3,6 +3,7 @@ import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { NOTE_LENGTH_MAX } from '../code/versions.schema.ts';
 import type { Session } from '../people/sessions.ts';
 import { type ApiCall, copyMenu } from './copy.ts';
+import { echoGuardField } from './form-fields.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { type Editor, type Formula, HIDDEN_CONFIGURATION, sampleArgs } from './reactor-record.ts';
 import { runsCard } from './reactor-runs.ts';
@@ -106,11 +107,14 @@ const configurationPart = ({ reactor, configuration, problems, stepUp }: Editor)
 const settingsCard = (session: Session, editor: Editor): Html => {
   const { reactor, name, problems } = editor;
   const { application } = reactor;
-  const isFaulty = [...problems.keys()].some((place) => place === 'name' || place.startsWith('configuration'));
+  const isFaulty = [...problems.keys()].some(
+    (place) => place === 'name' || place === 'echo_guard' || place.startsWith('configuration'),
+  );
   const whole = problems.get('configuration') ?? [];
   const nameProblems = problems.get('name') ?? [];
   return html`<section class="card"><details${attribute('open', isFaulty)}><summary>Name and configuration</summary>
 <label>Name<input name="name" value="${name}" autocomplete="off" maxlength="400"${invalidAttributes('name-problem', nameProblems)}>${fieldProblem('name-problem', nameProblems)}</label>
+${echoGuardField({ typed: { echo_guard: editor.echo_guard }, problems })}
 ${fieldProblem('configuration-problem', whole)}
 ${configurationPart(editor)}
 <p class="hint">${

@@ -24,6 +24,7 @@ export type Reactor = {
   code?: string;
   configuration: Record<string, string | number | boolean>;
   application?: { id: string; name: string };
+  echo_guard?: string;
   created_at: string;
   modified_at?: string;
 };
@@ -32,6 +33,8 @@ export type Reactor = {
 export type Editor = {
   reactor: Reactor;
   name: string;
+  /** Empty: as the tenant says. */
+  echo_guard: string;
   code: string;
   /** By element of the formula's contract, as text. */
   configuration: Map<string, string>;
@@ -80,6 +83,7 @@ const seenOf = ({ formula, ...reactor }: Reactor): string =>
 export const openEditor = (reactor: Reactor): Editor => ({
   reactor,
   name: reactor.name,
+  echo_guard: reactor.echo_guard ?? '',
   code: reactor.formula.code,
   configuration: new Map(
     reactor.formula.configuration.map(({ name }) => [
@@ -105,6 +109,7 @@ const readConfiguration = (reactor: Reactor, field: (name: string) => string): E
 export const readEditor = (reactor: Reactor, field: (name: string) => string): Editor => ({
   reactor,
   name: field('name').trim(),
+  echo_guard: field('echo_guard'),
   code: field('code'),
   configuration: readConfiguration(reactor, field),
   args: field('args'),
@@ -142,6 +147,10 @@ export const configurationOf = ({
   Object.fromEntries(
     reactor.formula.configuration.map(({ name, type }) => [name, parseElement(type, configuration.get(name) ?? '')]),
   );
+
+/** What the button saves: name, configuration and echo guard. */
+export const isSettingChanged = (editor: Editor): boolean =>
+  isConfigurationChanged(editor) || editor.echo_guard !== openEditor(editor.reactor).echo_guard;
 
 /** Compares with what the page showed: an empty field for a new element of the contract is no change. */
 export const isConfigurationChanged = ({ reactor, name, configuration }: Editor): boolean => {

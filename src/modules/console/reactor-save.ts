@@ -5,7 +5,7 @@ import {
   type Editor,
   type Formula,
   isCodeChanged,
-  isConfigurationChanged,
+  isSettingChanged,
   type Reactor,
   withReactor,
 } from './reactor-record.ts';
@@ -56,13 +56,20 @@ const saveOwnCode = (visit: Visit, { reactor, code }: Editor): Promise<ApiAnswer
 
 const saveReactor = (visit: Visit, editor: Editor): Promise<ApiAnswer> => {
   const { id, application, code } = editor.reactor;
+  const echo_guard = editor.echo_guard === '' ? null : editor.echo_guard;
   // No contract names the values of its configuration: this page does not show them.
   if (code !== undefined)
-    return visit.api({ method: 'PATCH', url: `/reactors/${id}`, json: { name: editor.name }, withAllGrants: true });
+    return visit.api({
+      method: 'PATCH',
+      url: `/reactors/${id}`,
+      json: { name: editor.name, echo_guard },
+      withAllGrants: true,
+    });
   const json = {
     name: editor.name,
     configuration: configurationOf(editor),
     application: application && { id: application.id },
+    echo_guard,
   };
   return visit.api({ method: 'PUT', url: `/reactors/${id}`, json, withAllGrants: true });
 };
@@ -75,7 +82,7 @@ export const saveEditor = async (visit: Visit, typed: Editor, isDeploy: boolean)
   let editor = typed;
   const { seen } = withReactor(editor, editor.reactor);
   const isDeployed = isDeploy && isCodeChanged(editor);
-  if (editor.seen !== seen && (isDeployed || isConfigurationChanged(editor)))
+  if (editor.seen !== seen && (isDeployed || isSettingChanged(editor)))
     return {
       editor: {
         ...editor,
@@ -94,7 +101,7 @@ export const saveEditor = async (visit: Visit, typed: Editor, isDeploy: boolean)
     const saved = isOwn ? (answer.body as Reactor) : { ...editor.reactor, formula: answer.body as Formula };
     editor = { ...withReactor(editor, saved), note: '' };
   }
-  if (isConfigurationChanged(editor)) {
+  if (isSettingChanged(editor)) {
     const answer = await saveReactor(visit, editor);
     if (!isSuccess(answer)) return refused(editor, 'Name and configuration were not saved.', answer);
     editor = withReactor(editor, answer.body as Reactor);

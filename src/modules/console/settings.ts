@@ -2,7 +2,7 @@
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { SETTINGS_MAX } from '../access/tenants.routes.ts';
 import { copyMenu } from './copy.ts';
-import { type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
+import { ECHO_GUARD_LABEL, type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
 import { problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated, shortened } from './list-parts.ts';
 import {
@@ -60,6 +60,17 @@ const KNOWN = [
     options: [
       ['', 'An error'],
       ['null', 'Null'],
+    ],
+  },
+  {
+    name: 'echo_guard',
+    usual: 'off',
+    label: ECHO_GUARD_LABEL,
+    hint: 'What holds for proxies, reactors and applications that do not say it',
+    options: [
+      ['', 'Pass as they are'],
+      ['mask', 'Mask them'],
+      ['block', 'Block the answer'],
     ],
   },
 ] as const;

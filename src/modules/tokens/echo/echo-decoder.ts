@@ -4,6 +4,9 @@ import { type Automaton, ROOT } from './automaton.ts';
 import { ESCAPE_BYTES_MAX, escapeStarts, readEscape, utf8Of } from './escapes.ts';
 import type { CodeFinder } from './security-codes.ts';
 
+/** Kinds of escapes that are decoded, once or twice. */
+export type Reading = { kinds: number; isTwice: boolean };
+
 /** Where the automaton stands in the bytes as they came. */
 export type RawState = { state: number; codes: CodeFinder | undefined };
 
@@ -16,8 +19,8 @@ export type EchoDecoder = {
   step(byte: number, at: number): void;
   /** Sleeps if it would find nothing that the bytes before `at`, as they came, do not. @returns whether it does. */
   sleepIfSame(at: number): boolean;
-  /** The stream has ended before `at`. */
-  end(at: number): void;
+  /** The stream has ended. */
+  end(): void;
   /** Where a match may have begun; Infinity if none has. */
   start(): number;
 };
@@ -30,14 +33,63 @@ export type DecoderOptions = {
   found(start: number, end: number, pattern: number): void;
 };
 
-/** @param lengths of the patterns. */
+/** Takes a decoded byte with its place in the stream. */
+type Take = (byte: number, start: number, end: number) => void;
+
+/** Decodes one level of escapes. Bytes of an escape that is no escape are literal. */
+const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
+  const bytes = new Uint8Array(ESCAPE_BYTES_MAX);
+  const starts = new Float64Array(ESCAPE_BYTES_MAX);
+  const ends = new Float64Array(ESCAPE_BYTES_MAX);
+  let length = 0;
+
+  const settle = (isEnd: boolean): void => {
+    const read = readEscape(bytes, length, isEnd);
+    if (read === 'more' && !isEnd) return;
+    const isRead = typeof read === 'object';
+    const used = isRead ? read.used : 1;
+    const rest = Array.from({ length: length - used }, (_, index) => used + index);
+    const again = rest.map((at) => [bytes[at] as number, starts[at] as number, ends[at] as number] as const);
+    const start = starts[0] as number;
+    const end = ends[used - 1] as number;
+    length = 0;
+    if (!isRead) take(bytes[0] as number, start, end);
+    else if (read.isByte && read.point >= 0) take(read.point, start, end);
+    else if (read.point >= 0) for (const byte of utf8Of(read.point)) take(byte, start, end);
+    if (isRead) decoded();
+    for (const each of again) step(...each);
+    if (isEnd && length > 0) settle(true);
+  };
+
+  const step: Take = (byte, start, end) => {
+    if (length === 0 && ((escapeStarts[byte] as number) & kinds) === 0) return take(byte, start, end);
+    bytes[length] = byte;
+    starts[length] = start;
+    ends[length] = end;
+    length += 1;
+    settle(false);
+  };
+
+  return {
+    step,
+    end: (): void => {
+      if (length > 0) settle(true);
+    },
+    /** Where an escape has begun; Infinity if none has. */
+    start: (): number => (length === 0 ? Infinity : (starts[0] as number)),
+  };
+};
+
+/**
+ * @param isTwice whether what was decoded is decoded again: JSON in a text of JSON, a URL in a URL.
+ * @param lengths of the patterns.
+ */
 export const createEchoDecoder = (
-  kinds: number,
+  { kinds, isTwice }: Reading,
   lengths: readonly number[],
   { automaton, createCodeFinder, found }: DecoderOptions,
 ): EchoDecoder => {
   const { step: next, depths, ends, depthMax } = automaton;
-  const pending = new Uint8Array(ESCAPE_BYTES_MAX);
   const size = 2 ** Math.ceil(Math.log2(depthMax + 1));
   /** Where each of the last units began, a ring. Made when it is needed. */
   let starts: Float64Array | undefined;
@@ -47,12 +99,10 @@ export const createEchoDecoder = (
   let decodedUnits = 0;
   let state = ROOT;
   let isAwake = false;
-  let pendingBytes = 0;
-  let pendingAt = 0;
 
   const startOf = (back: number): number => (starts as Float64Array)[(units - back) & (size - 1)] as number;
 
-  const take = (byte: number, start: number, end: number): void => {
+  const take: Take = (byte, start, end) => {
     (starts as Float64Array)[units & (size - 1)] = start;
     units += 1;
     state = next(state, byte);
@@ -60,30 +110,12 @@ export const createEchoDecoder = (
     if (pattern !== -1) found(startOf(lengths[pattern] as number), end, pattern);
     codes?.step(byte, start, end);
   };
-
-  const settle = (isEnd: boolean): void => {
-    const read = readEscape(pending, pendingBytes, isEnd);
-    if (read === 'more' && !isEnd) return;
-    const isRead = typeof read === 'object';
-    const used = isRead ? read.used : 1;
-    const rest = used < pendingBytes ? pending.slice(used, pendingBytes) : undefined;
-    const from = pendingAt + used;
-    pendingBytes = 0;
-    if (!isRead) take(pending[0] as number, pendingAt, from);
-    else if (read.isByte && read.point >= 0) take(read.point, pendingAt, from);
-    else if (read.point >= 0) for (const byte of utf8Of(read.point)) take(byte, pendingAt, from);
-    if (isRead) decodedUnits = units;
-    if (rest) for (const [index, byte] of rest.entries()) step(byte, from + index);
-    if (isEnd && pendingBytes > 0) settle(true);
+  const noteDecoded = (): void => {
+    decodedUnits = units;
   };
-
-  const step = (byte: number, at: number): void => {
-    if (pendingBytes === 0 && ((escapeStarts[byte] as number) & kinds) === 0) return take(byte, at, at + 1);
-    if (pendingBytes === 0) pendingAt = at;
-    pending[pendingBytes] = byte;
-    pendingBytes += 1;
-    settle(false);
-  };
+  const second = isTwice ? createEscapeReader(kinds, take, noteDecoded) : undefined;
+  const first = createEscapeReader(kinds, second?.step ?? take, noteDecoded);
+  const pendingStart = (): number => Math.min(first.start(), second?.start() ?? Infinity);
 
   return {
     kinds,
@@ -102,22 +134,23 @@ export const createEchoDecoder = (
       codes ??= createCodeFinder?.();
       codes?.copyFrom(raw.codes);
     },
-    step,
+    step: (byte, at) => first.step(byte, at, at + 1),
     sleepIfSame: (at) => {
       const depth = depths[state] as number;
       const isAsItCame = depth === 0 || (units - depth >= decodedUnits && startOf(depth) === at - depth);
-      const isSame = pendingBytes === 0 && isAsItCame && codes?.isIdle !== false;
+      const isSame = pendingStart() === Infinity && isAsItCame && codes?.isIdle !== false;
       if (isSame) isAwake = false;
       return isSame;
     },
     end: () => {
-      if (pendingBytes > 0) settle(true);
+      first.end();
+      second?.end();
       codes?.end();
     },
     start: () => {
       const depth = depths[state] as number;
       const partial = depth === 0 ? Infinity : startOf(depth);
-      return Math.min(partial, pendingBytes === 0 ? Infinity : pendingAt, codes?.start ?? Infinity);
+      return Math.min(partial, pendingStart(), codes?.start ?? Infinity);
     },
   };
 };

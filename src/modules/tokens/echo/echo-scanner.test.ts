@@ -46,6 +46,21 @@ const encodings: Record<string, (text: string) => string> = {
   'percent escapes of a component': encodeURIComponent,
   'percent escapes of all bytes': percentOf,
   'percent escapes in upper case': (text) => percentOf(text).toUpperCase(),
+  'JSON escapes within JSON': (text) => JSON.stringify(jsonEscapesOf(text)).slice(1, -1),
+  'JSON within JSON': (text) => JSON.stringify(JSON.stringify(text).slice(1, -1)).slice(1, -1),
+  'percent escapes within percent escapes': (text) => encodeURIComponent(percentOf(text)),
+  'HTML numbers within HTML': (text) => [...text].map((character) => `&amp;#${character.codePointAt(0)};`).join(''),
+  'escapes of JavaScript': (text) =>
+    [...text]
+      .map(
+        (each, at) =>
+          `${at % 2 === 0 ? '\\u{' : '%u'}${(each.codePointAt(0) as number).toString(16).padStart(4, '0')}${at % 2 === 0 ? '}' : ''}`,
+      )
+      .join(''),
+  'another escape for each character': (text) =>
+    [...text]
+      .map((each, at) => [jsonEscapesOf(each), percentOf(each), `&#${each.codePointAt(0)};`][at % 3] as string)
+      .join(''),
   'a form': (text) => new URLSearchParams({ a: text }).toString().slice(2),
   'base64, first alignment': (text) => base64At(text, 0),
   'base64, second alignment': (text) => base64At(text, 1),

@@ -1,7 +1,7 @@
 // Finds opened values in a stream and writes masks in their place. Passes on at once what cannot be the beginning of a match.
 import type { Slices } from '../../../platform/json/slices.ts';
 import { type Automaton, createAutomaton, ROOT } from './automaton.ts';
-import { createEchoDecoder, type EchoDecoder } from './echo-decoder.ts';
+import { createEchoDecoder, type EchoDecoder, type Reading } from './echo-decoder.ts';
 import { type EchoTexts, type Pattern, patternsOf } from './echo-patterns.ts';
 import { createEchoOutput, type EchoPlace } from './echo-output.ts';
 import { AMPERSAND, escapeKinds, escapeStarts, glanceAtEscape, HASH, isAlphanumeric, UNKNOWN } from './escapes.ts';
@@ -45,14 +45,18 @@ export type EchoScanner = {
   readonly echoes: number;
 };
 
+const anyEscape = escapeKinds.json | escapeKinds.html | escapeKinds.percent | escapeKinds.plus;
+
 /** The readings of a stream, besides its bytes as they came. */
-const readings = [
-  escapeKinds.json,
-  escapeKinds.html,
-  escapeKinds.percent,
-  escapeKinds.percent | escapeKinds.plus,
-  escapeKinds.nul,
-  escapeKinds.json | escapeKinds.html | escapeKinds.percent | escapeKinds.plus,
+const readings: readonly Reading[] = [
+  { kinds: escapeKinds.json, isTwice: false },
+  { kinds: escapeKinds.html, isTwice: false },
+  { kinds: escapeKinds.percent, isTwice: false },
+  { kinds: escapeKinds.percent | escapeKinds.plus, isTwice: false },
+  { kinds: escapeKinds.nul, isTwice: false },
+  { kinds: escapeKinds.json, isTwice: true },
+  { kinds: anyEscape, isTwice: false },
+  { kinds: anyEscape, isTwice: true },
 ];
 
 /** @param prefix what stands before the stream, such as the name of a header: it is searched and not passed on. */
@@ -76,7 +80,7 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
   /** Made when they are needed: most streams have no escape in what may be a match. */
   let decoders: EchoDecoder[] = [];
   const makeDecoders = (): EchoDecoder[] =>
-    readings.map((kinds) => createEchoDecoder(kinds, lengths, { automaton, createCodeFinder: newCodeFinder, found }));
+    readings.map((each) => createEchoDecoder(each, lengths, { automaton, createCodeFinder: newCodeFinder, found }));
   let awake = 0;
   const beginsWithEntity = firsts.some((isFirst, byte) => isFirst === 1 && !isAlphanumeric(byte));
   /** Bytes of the stream before the chunk. */
@@ -136,8 +140,11 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
   /** Of an escape with nothing begun before it. */
   const mayBegin = (bytes: Uint8Array, at: number): boolean => {
     const byte = glanceAtEscape(bytes, at);
+    const second = bytes[at + 1];
     if (byte === UNKNOWN)
-      return bytes[at] !== AMPERSAND || at + 1 === bytes.length || bytes[at + 1] === HASH || beginsWithEntity;
+      return bytes[at] !== AMPERSAND || second === undefined || beginsWithEntity || beginsEscapingEntity(second);
+    // An escape within an escape.
+    if (byte > 0 && escapeStarts[byte] !== 0) return true;
     return byte >= 0 && (firsts[byte] === 1 || (hasCodes && nameStarts.firsts[byte] === 1));
   };
 
@@ -189,7 +196,7 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
       for (const decoder of decoders) {
         if (!decoder.isAwake) continue;
         reading = decoder.kinds;
-        decoder.end(base);
+        decoder.end();
       }
       reading = 0;
       raw.codes?.end();
@@ -197,6 +204,10 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
     },
   };
 };
+
+/** A number, or a name such as `amp`, `bsol`, `percnt` and `plus`, which stand for the beginning of another escape. */
+const beginsEscapingEntity = (second: number): boolean =>
+  second === HASH || 'aAbp'.includes(String.fromCharCode(second));
 
 type NextEscape = (from: number) => number;
 

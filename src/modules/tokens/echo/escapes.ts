@@ -9,6 +9,9 @@ const PERCENT = 0x25;
 const PLUS = 0x2b;
 export const HASH = 0x23;
 const SEMICOLON = 0x3b;
+const OPENING_BRACE = 0x7b;
+const CLOSING_BRACE = 0x7d;
+const LETTER_U = 0x75;
 
 /** By byte: the kinds of escapes that begin with it. */
 export const escapeStarts: Uint8Array = new Uint8Array(256);
@@ -67,6 +70,19 @@ const readHex = (bytes: Uint8Array, from: number, count: number, length: number)
 
 const isHighHalf = (point: number): boolean => (point & 0xfc00) === 0xd800;
 
+/** `\u{1F600}` of JavaScript. */
+const readBraces = (bytes: Uint8Array, length: number): EscapeReading => {
+  let point = 0;
+  let at = 3;
+  for (; at < length && bytes[at] !== CLOSING_BRACE; at += 1) {
+    const digit = hexValue(bytes[at]);
+    if (digit === -1) return 'literal';
+    point = Math.min(point * 16 + digit, 0x110000);
+  }
+  if (at === length) return 'more';
+  return at === 3 || point > 0x10ffff ? 'literal' : { point, isByte: false, used: at + 1 };
+};
+
 const readBackslash = (bytes: Uint8Array, length: number): EscapeReading => {
   if (length < 2) return 'more';
   const name = bytes[1] as number;
@@ -75,6 +91,7 @@ const readBackslash = (bytes: Uint8Array, length: number): EscapeReading => {
   // `\u0041` of JSON, `\x41` of JavaScript.
   const digits = name === 0x75 ? 4 : name === 0x78 ? 2 : 0;
   if (digits === 0) return 'literal';
+  if (digits === 4 && length > 2 && bytes[2] === OPENING_BRACE) return readBraces(bytes, length);
   const point = readHex(bytes, 2, digits, length);
   if (typeof point === 'string') return point;
   if (!isHighHalf(point)) return { point, isByte: false, used: 2 + digits };
@@ -123,8 +140,10 @@ export const readEscape = (bytes: Uint8Array, length: number, isEnd: boolean): E
     case AMPERSAND:
       return readAmpersand(bytes, length, isEnd);
     case PERCENT: {
-      const point = readHex(bytes, 1, 2, length);
-      return typeof point === 'string' ? point : { point, isByte: true, used: 3 };
+      // `%u0041` of the older JavaScript.
+      const isWide = length > 1 && bytes[1] === LETTER_U;
+      const point = isWide ? readHex(bytes, 2, 4, length) : readHex(bytes, 1, 2, length);
+      return typeof point === 'string' ? point : { point, isByte: !isWide, used: isWide ? 6 : 3 };
     }
     case PLUS:
       return { point: 0x20, isByte: true, used: 1 };
@@ -148,7 +167,7 @@ export const glanceAtEscape = (bytes: Uint8Array, at: number): number => {
     case PLUS:
       return 0x20;
     case PERCENT: {
-      if (at + 2 >= bytes.length) return UNKNOWN;
+      if (at + 2 >= bytes.length || next === LETTER_U) return UNKNOWN;
       const high = hexValue(next);
       const low = hexValue(bytes[at + 2]);
       return high === -1 || low === -1 ? NOTHING : high * 16 + low;

@@ -70,6 +70,7 @@ test('the package has what runs, and no tests, sources, secrets or data', () => 
       'dist',
       'docs',
       'formulas',
+      'openapi',
       'package.json',
       'prisma',
     ].toSorted(),
@@ -86,7 +87,7 @@ test('the package has what runs, and no tests, sources, secrets or data', () => 
 
 test('the command runs, and names itself as it was called', async () => {
   expect((await strongroom('--version')).stdout).toBe(`strongroom ${version}\n`);
-  expect((await strongroom('--help')).stdout).toContain('npx strongroom COMMAND');
+  expect((await strongroom('--help')).stdout).toContain('npx strongroom admin COMMAND');
   const wrong = await strongroom('version', '--now').catch((error: { code: number; stderr: string }) => error);
   expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('There is no option --now') });
 });

@@ -66,6 +66,7 @@ export const blocksOf = (page: string): Block[] => {
 const varying = {
   uuid: /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
   time: /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
+  expression: /^\{\{ [0-9a-f]{8}-[0-9a-f-]{27} \}\}$/,
   fingerprint: /^[1-9A-HJ-NP-Za-km-z]{40,44}$/,
 };
 

@@ -67,7 +67,7 @@ describe('erasures', () => {
     const { code, stdout, stderr } = await here.backups.restore(database.url, backup, '--erasures', list);
     expect([code, code === 0 ? '' : stderr]).toEqual([0, '']);
     expect(stdout).toContain(
-      '(8 entries). Deleted again: 1 tenant, 1 application, 1 api_key, 1 proxy, 0 member, 0 invitation, 2 token.',
+      '(8 entries). Deleted again: 1 tenant, 1 application, 1 api_key, 1 proxy, 0 webhook, 0 member, 0 invitation, 2 token.',
     );
     const target = await startServer({}, {}, { database });
     try {

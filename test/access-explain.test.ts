@@ -167,36 +167,6 @@ describe('an explanation', () => {
     expect(checks).toContainEqual({ name: 'expiry', ok: false, detail: 'The token has expired.' });
   });
 
-  test('asks the bound of a token as the routes do', async () => {
-    const { server, url } = house;
-    const { hostname } = new URL(url);
-    const made = await server.request('POST', '/tokens', {
-      json: { type: 'token', data: 'bound', mask: 'mask', bound_to: { hosts: [hostname], max_uses: 1 } },
-    });
-    const token_id = made.body.id as string;
-    const reveals = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:use'] }];
-    const { id, key } = await makeApplication(server, { rules: reveals });
-    const about = { application_id: id, token_id };
-    const read = await explain({ ...about, permission: 'token:read' });
-    expect([read.decision, read.shows]).toEqual(['allowed', 'masked']);
-    expect((await server.request('GET', `/tokens/${token_id}`, { key })).body.data).toBe('mask');
-    const boundCheckOf = async (host: string) =>
-      (await explain({ ...about, permission: 'token:use', host })).checks.filter(
-        ({ name }: { name: string }) => name === 'bound_to',
-      );
-    const allowed = [{ name: 'bound_to', ok: true, detail: 'The bound lets the value go there.' }];
-    expect(await boundCheckOf(hostname)).toEqual(allowed);
-    expect(await boundCheckOf('api.example.com')).toEqual([
-      { name: 'bound_to', ok: false, detail: 'bound_to.hosts does not name this host.' },
-    ]);
-    const send = { key, headers: { 'svc-proxy-url': url }, json: `{{ ${token_id} }}` };
-    expect((await server.request('POST', '/proxy', send)).status).toBe(200);
-    expect(await boundCheckOf(hostname)).toEqual([
-      { name: 'bound_to', ok: false, detail: 'bound_to.max_uses is 1, and as many uses are counted.' },
-    ]);
-    expect((await server.request('POST', '/proxy', send)).status).toBe(403);
-  });
-
   test('of a permission that is on no token, of the caller itself, and is one row of the log', async () => {
     const { server } = house;
     const { api_key, application_id } = await server.newKey(server.tenant, { permissions: ['access:read'] });

@@ -1,9 +1,8 @@
 // Explains a decision of the access rules: which rule decides, which were skipped and why, and how much is shown. Pure.
 import type { Visibility } from '../access/access-rule.ts';
-import type { StoredBound } from '../access/bounds.ts';
 import type { Permission } from '../access/permissions.ts';
 import { byPriority, findDecider, type SkipReason } from '../access/rule-walk.ts';
-import { findDeciderFor, type Target, transformUnder, visibilityOf, visibilityUnder } from '../access/rules.ts';
+import { findDeciderFor, type Target, visibilityOf, visibilityUnder } from '../access/rules.ts';
 import type { Subject } from './subject.ts';
 
 export type By = {
@@ -25,13 +24,7 @@ export type Decision = {
 export const isOnTokens = (permission: Permission): boolean => permission.startsWith('token:');
 
 /** How much of a value an operation gives to its caller, or to code and destinations. Others give none. */
-const shownUnder = (
-  permission: Permission,
-  decided: Parameters<typeof visibilityOf>[0],
-  hasMask: boolean,
-  bound: StoredBound | null | undefined,
-) => {
-  const transform = permission === 'token:use' ? decided : transformUnder(bound, decided);
+const shownUnder = (permission: Permission, transform: Parameters<typeof visibilityOf>[0], hasMask: boolean) => {
   if (transform === undefined) return 'nothing';
   if (permission === 'token:use' || permission === 'token:read' || permission === 'token:search')
     return visibilityUnder(permission, transform, hasMask);
@@ -46,7 +39,7 @@ const shownUnder = (
 export const explainDecision = (
   { rights, asking, rules, role }: Subject,
   permission: Permission,
-  target: (Target & { bound_to?: StoredBound | null }) | undefined,
+  target: Target | undefined,
   hasMask = true,
 ): Decision => {
   const inRecord = byPriority(rules.map((rule, index) => ({ priority: rule.priority, rule, index })));
@@ -58,7 +51,7 @@ export const explainDecision = (
     ? findDeciderFor(rights, permission, target, skip)
     : findDecider(rights, permission, () => true);
   const deciding = asking && target ? findDeciderFor(asking, permission, target) : decider;
-  const shows = target ? shownUnder(permission, deciding?.transform, hasMask, target.bound_to) : 'nothing';
+  const shows = target ? shownUnder(permission, deciding?.transform, hasMask) : 'nothing';
   const isAllowed = decider !== undefined;
   if (role !== undefined) return { isAllowed, by: { kind: 'role', description: role }, shows, skipped: [] };
   if (!isAllowed) return { isAllowed, by: { kind: 'nothing' }, shows, skipped };

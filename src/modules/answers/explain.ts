@@ -6,15 +6,13 @@ import { ACCESS_EXPLAINED, logRow } from '../../platform/db/audit-record.ts';
 import { isOnList } from '../../platform/egress/destination.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { isStorableText } from '../../platform/json/json.ts';
-import { bindsDestination, type BoundTarget, findBreach, type StoredBound, type Use } from '../access/bounds.ts';
 import type { Caller } from '../access/caller.ts';
 import { fitsDailyLimit } from '../access/daily-counts.ts';
 import type { Permission } from '../access/permissions.ts';
-import { findDeciderFor, mayAnywhere } from '../access/rules.ts';
+import { mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { openRoute } from '../proxy/proxy-finder.ts';
 import { findProxy } from '../proxy/rows.ts';
-import { usesOf } from '../tokens/read-tokens.ts';
 import type { AnswersContext } from './context.ts';
 import { type By, type Decision, explainDecision, isOnTokens } from './decision.ts';
 import { findDailyCount, findTokenPlace, type TokenPlace } from './rows.ts';
@@ -24,7 +22,6 @@ export const checkNames = [
   'rule',
   'token',
   'expiry',
-  'bound_to',
   'proxy.allowed_hosts',
   'application.allowed_hosts',
   'operator',
@@ -94,15 +91,8 @@ const tokenChecks = (token: TokenPlace, now: Date): Check[] => {
   ];
 };
 
-/** A destination, and the hosts of its stored proxy. `target`: the proxy as bounds see it. */
-type Destination = {
-  url: string;
-  proxyHosts?: { hosts: readonly string[] | undefined };
-  target?: BoundTarget | undefined;
-  hasCode?: boolean;
-};
-
-const hostOf = ({ url }: Pick<Destination, 'url'>): string => URL.parse(url)?.hostname.replace(/\.$/, '') ?? '';
+/** A destination, and the hosts of its stored proxy. */
+type Destination = { url: string; proxyHosts?: { hosts: readonly string[] | undefined } };
 
 const listCheck = (name: Check['name'], whose: string, list: readonly string[] | undefined, host: string): Check => {
   if (list === undefined) return { name, ok: true, detail: `${whose} names no hosts.` };
@@ -113,11 +103,10 @@ const listCheck = (name: Check['name'], whose: string, list: readonly string[] |
 /** As a request through the proxy checks its destination, before any look-up. */
 export const checkHosts = (
   { egress }: Pick<AnswersContext, 'egress'>,
-  destination: Destination,
+  { url, proxyHosts }: Destination,
   { allowed_hosts }: Pick<Caller, 'allowed_hosts'>,
 ): Check[] => {
-  const { url, proxyHosts } = destination;
-  const host = hostOf(destination);
+  const host = URL.parse(url)?.hostname.replace(/\.$/, '') ?? '';
   return [
     ...(proxyHosts ? [listCheck('proxy.allowed_hosts', 'The proxy', proxyHosts.hosts, host)] : []),
     listCheck('application.allowed_hosts', 'The application', allowed_hosts, host),
@@ -146,70 +135,8 @@ const findDestination = async (
   const proxy = await findProxy(work.db, proxy_id);
   if (!proxy) throw notFound('proxy');
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  const route = openRoute(ctx, work.tenant_id, keys, proxy.id, proxy.sealed);
-  const pin = await ctx.boundTargets.proxies?.(work.tenant_id, proxy.id);
-  return {
-    url: route.destination_url,
-    proxyHosts: { hosts: hostsOf(proxy.allowed_hosts) },
-    target: pin && { id: proxy.id, pin },
-    hasCode: route.request_transform !== undefined || route.response_transform !== undefined,
-  };
-};
-
-/** A bound that a use of the token meets, as a route would ask it. Places are those of a request, and not asked here. */
-const checkBound = async (
-  ctx: AnswersContext,
-  work: Work,
-  bound: StoredBound,
-  { token, destination }: { token: TokenPlace; destination: Destination },
-): Promise<string | undefined> => {
-  const use: Use = {
-    kind: 'proxy',
-    host: hostOf(destination),
-    proxy: destination.target,
-    hasCode: destination.hasCode === true,
-    placesOf: () => [],
-  };
-  const key = (await ctx.keyring.tenantKeys(work.tenant_id)).digest;
-  const breach = findBreach(bound, use, { token_id: token.id, key, now: ctx.now() });
-  if (breach) return `bound_to.${breach.bound} ${breach.sentence}.`;
-  const uses = bound === token.bound_to ? (await usesOf(work, [token]))(token) : undefined;
-  return bound.max_uses !== undefined && uses !== undefined && uses >= bound.max_uses
-    ? `bound_to.max_uses is ${bound.max_uses}, and as many uses are counted.`
-    : undefined;
-};
-
-/** Every bound that exists must hold: that of the token, and that of the rule that lets the subject use it. */
-const findBoundCheck = async (
-  ctx: AnswersContext,
-  work: Work,
-  { permission, subject, token, destination }: Asked,
-): Promise<Check[]> => {
-  if (!token) return [];
-  const name = 'bound_to';
-  if (permission === 'token:read' || permission === 'token:search')
-    return bindsDestination(token.bound_to)
-      ? [{ name, ok: true, detail: 'The bound of the token names where its value goes: reads show the mask at most.' }]
-      : [];
-  if (permission !== 'token:use') return [];
-  const ofRule = findDeciderFor(subject.rights, permission, token)?.bound_to;
-  const bounds = [token.bound_to, ofRule].filter((bound) => bound != null);
-  if (bounds.length === 0) return [];
-  if (!destination)
-    return [{ name, ok: true, detail: 'A bound decides by the destination: ask with host or proxy_id.' }];
-  for (const bound of bounds) {
-    const detail = await checkBound(ctx, work, bound, { token, destination });
-    if (detail !== undefined) return [{ name, ok: false, detail }];
-  }
-  return [{ name, ok: true, detail: 'The bound lets the value go there.' }];
-};
-
-/** What is asked, with what was found of it. */
-type Asked = {
-  permission: Permission;
-  subject: Subject;
-  token: TokenPlace | undefined;
-  destination: Destination | undefined;
+  const { destination_url } = openRoute(ctx, work.tenant_id, keys, proxy.id, proxy.sealed);
+  return { url: destination_url, proxyHosts: { hosts: hostsOf(proxy.allowed_hosts) } };
 };
 
 /** The daily limit that an operation counts for. */
@@ -259,7 +186,6 @@ export const explainAccess = async (ctx: AnswersContext, work: Work, question: Q
   const checks = [
     ruleCheck(decision, permission),
     ...(token ? tokenChecks(token, ctx.now()) : []),
-    ...(await findBoundCheck(ctx, work, { permission, subject, token, destination })),
     ...(destination ? checkHosts(ctx, destination, subject.rights) : []),
     ...(await findDailyCheck(ctx, work, subject, limit, token?.id)),
   ];

@@ -1,25 +1,17 @@
 // Statements of answers about access. They read columns that no value is in.
-import type { StoredBound } from '../access/bounds.ts';
 import type { DailyLimit } from '../../platform/base/application-limits.ts';
 import type { TenantDatabase } from '../../platform/db/database.ts';
 
 /** A token without its value. `masked`: whether it has a mask. */
-export type TokenPlace = {
-  id: string;
-  container: string;
-  masked: boolean;
-  expires_at: Date | null;
-  bound_to: StoredBound | null;
-};
+export type TokenPlace = { id: string; container: string; masked: boolean; expires_at: Date | null };
 
 /** Also one that has expired and is not deleted yet. Undefined too for a token of another tenant. */
 export const findTokenPlace = async (
   { prisma, tenant_id }: TenantDatabase,
   id: string,
 ): Promise<TokenPlace | undefined> => {
-  const select = { id: true, container: true, masked: true, expires_at: true, bound_to: true };
-  const row = await prisma((client) => client.tokens.findFirst({ where: { tenant_id, id }, select }));
-  return row ? { ...row, bound_to: row.bound_to as StoredBound | null } : undefined;
+  const select = { id: true, container: true, masked: true, expires_at: true };
+  return (await prisma((client) => client.tokens.findFirst({ where: { tenant_id, id }, select }))) ?? undefined;
 };
 
 /** How many tokens a daily limit has counted on a day, and whether this one is among them. */

@@ -100,6 +100,7 @@ describe('doctor, in production', () => {
       expect(superuser['database connection']).toMatch(/^✔ .*without TLS, on this machine/);
       expect(superuser['mail']).toMatch(/^⚠ .*SMTP_URL/);
       expect(superuser['public URL']).toMatch(/^⚠ .*PUBLIC_URL is not set/);
+      expect(superuser['access reviews']).toMatch(/^✔ /);
       expect(superuser['tenants']).toMatch(/^⚠ .*none yet: .*bootstrap/);
       // On Linux this address leads to loopback; it stands for one of another machine.
       const owner = await linesOf(directory, {

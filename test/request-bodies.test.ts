@@ -87,6 +87,12 @@ const bases: Base[] = [
       proxy_id: undefined,
     }),
   },
+  {
+    operation: 'POST /access/simulate',
+    schema: 'AccessSimulationRequest',
+    body: () => ({ ...ofApplication(), application_id: ids['application'], allowed_hosts: undefined }),
+  },
+  { operation: 'POST /access/review/attestations', schema: 'AttestationRequest' },
   { operation: 'PUT /tenants/self', schema: 'UpdateTenantRequest' },
   {
     operation: 'POST /tenants/self/invitations',

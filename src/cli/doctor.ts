@@ -19,6 +19,7 @@ import type { LogState } from '../platform/db/log-partitions.ts';
 import { MARK_LEAKPROOF_COMMAND } from '../platform/db/tenant-walls.ts';
 import { StartError } from '../platform/base/errors.ts';
 import { whyNoWall } from '../platform/sandbox/protocol/sandbox.ts';
+import { DAY_MS } from '../platform/base/times.ts';
 import { MIGRATE, PROGRAM, START } from '../platform/base/program.ts';
 
 // Collects what a report of a problem should name: versions of the server, Node, its libraries and the system.
@@ -176,6 +177,16 @@ const describeLog = (state: LogState | undefined, { logRetentionMonths: months }
   return `${state.partitions} partitions; rows are kept for ${months} months`;
 };
 
+/** PCI DSS 7.2.4 asks for a review of access at least once every six months. */
+const REVIEW_DAYS = 183;
+
+const describeReviews = ({ tenants, overdue }: { tenants: number; overdue: number }): string | Warning =>
+  overdue === 0
+    ? 'each tenant has attested one within six months, or is younger'
+    : {
+        warning: `${overdue} of ${tenants} tenants have attested none within six months. Read GET /access/review, and attest it`,
+      };
+
 const describePlacement = (placement: Awaited<ReturnType<Inspection['findPlacement']>>): string | Warning => {
   if (!placement) return 'none: one PostgreSQL has all tables';
   const { workers, shards, version, warnings } = placement;
@@ -315,6 +326,11 @@ const runChecks = async ({ env, overrides }: CommandIo, report: (found: Found) =
       'audit log',
       () => found.findLogState(new Date()),
       (state) => describeLog(state, config),
+    );
+    await check(
+      'access reviews',
+      () => found.countOverdueReviews(new Date(Date.now() - REVIEW_DAYS * DAY_MS)),
+      describeReviews,
     );
     const role = await check('database role', () => found.findServerRole(), describeRole);
     if (role)

@@ -21,6 +21,7 @@ import { closeAll, migrationsDir, openDatabase, type Start } from '../platform/s
 import type { Platform } from '../platform/services/platform.ts';
 import { openSandbox, startSandbox } from '../platform/services/open-sandbox.ts';
 import { hasTenants } from '../modules/access/rows/tenants.ts';
+import { countOverdueReviews } from '../modules/answers/review-rows.ts';
 import { MIGRATE } from '../platform/base/program.ts';
 
 /** Whether only shares make the root key, and none were given. */
@@ -37,6 +38,8 @@ export type Inspection = {
   findServerRole(): Promise<(ServerRole & { isOnThisMachine: boolean }) | undefined>;
   /** Undefined if the log has no partitions yet. */
   findLogState(now: Date): Promise<LogState | undefined>;
+  /** Tenants of which no review of access was attested since a time. */
+  countOverdueReviews(since: Date): Promise<{ tenants: number; overdue: number }>;
   /** Row-level security. */
   findWalls(): Promise<Walls>;
   /** How a distributed database is placed; undefined for one PostgreSQL. */
@@ -72,6 +75,7 @@ export const createInspection = async (config: Config): Promise<Inspection> => {
         return { ...role, isOnThisMachine: isOnThisMachine(poolConfig) };
       },
       findLogState: (now) => findLogState(db.statements.query, now, config.logRetentionMonths),
+      countOverdueReviews: (since) => countOverdueReviews(db.statements.query, since),
       findWalls: () => findWalls(db.statements.ask),
       findPlacement: async () => (embedded ? undefined : findPlacement(db.statements.query, shardFunctions)),
       close: () => closeAll(start),

@@ -192,8 +192,8 @@ test('a replay shows no key that was deleted, was replaced or has ended since', 
 test('a decision that is not recorded only refuses', () => {
   /** They throw, and show nothing. */
   const refusing = ['changeToken', 'seesValue', 'degreeOf', 'isSeen', 'dropForbidden'];
-  /** For pages, whose answers are not kept. */
-  const unkept = ['showLastFour'];
+  /** For pages and reviews, whose answers are not kept. */
+  const unkept = ['showLastFour', 'reachOf'];
   const deciding = ['wouldDecide', 'decide', 'getTransformOfNew', 'decideAgain'];
   const modules = join(import.meta.dirname, '../../src/modules');
   const found: string[] = [];

@@ -445,6 +445,20 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['token_id'],
   },
+  'POST /access/simulate': {
+    path: () => '/access/simulate',
+    jsonOf: ({ application_id }) => ({ application_id, days: 1 }),
+    permission: 'access:read',
+    status: 200,
+    names: ['application_id'],
+  },
+  'GET /access/review': { path: () => '/access/review', permission: 'access:read', status: 200 },
+  'POST /access/review/attestations': {
+    path: () => '/access/review/attestations',
+    json: { digest: 'a'.repeat(64) },
+    permission: 'access:read',
+    status: 200,
+  },
   'GET /tenants/self/reports/usage': {
     path: () => '/tenants/self/reports/usage',
     permission: 'report:read',

@@ -2,7 +2,12 @@
 import type { OperationName } from './generated/api.ts';
 
 export const resources = {
-  access: { explain: 'explainAccess' },
+  access: {
+    explain: 'explainAccess',
+    review: 'reviewAccess',
+    attestReview: 'attestReview',
+    simulate: 'simulateAccess',
+  },
   applications: {
     create: 'createApplication',
     list: 'listApplications',

@@ -17,7 +17,7 @@ import { ORIGINS_IN_DOCUMENTS, originsSchema } from './origins.ts';
 import { CREATES_PER_MINUTE, CREATES_PER_MINUTE_MAX } from './public-access.ts';
 import { z } from 'zod';
 import { BURST_MAX, DAILY_TOKENS_MAX, REQUESTS_PER_SECOND_MAX } from '../../platform/base/application-limits.ts';
-import { allowedHostsSchema, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
+import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { optional, optionalWith } from '../../platform/base/optional.ts';
 import { applicationTypes, type Permission, notPermission, permissions } from './permissions.ts';
 import { nameSchema } from './names.ts';
@@ -227,6 +227,16 @@ const fields = {
   creates_per_minute: optional(wholeNumber(1, CREATES_PER_MINUTE_MAX)).meta({
     description: `For public applications: how many tokens one client address may create in a minute. Left out: ${CREATES_PER_MINUTE}.`,
     example: CREATES_PER_MINUTE,
+  }),
+};
+
+/** Rights of a change that is tried: what is left out, or null, stays. */
+export const triedRights = {
+  permissions: optional(fields.permissions).meta({ description: 'The new permissions. Left out: as they are.' }),
+  rules: optional(fields.rules).meta({ description: 'The new access rules. Left out: as they are.' }),
+  allowed_hosts: optional(hostList).meta({
+    description: `The new list of hosts. ${HOSTS_IN_DOCUMENTS} Left out: as it is.`,
+    example: ['api.example.com'],
   }),
 };
 

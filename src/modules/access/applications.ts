@@ -289,6 +289,31 @@ export const createApplication = async (
   });
 };
 
+/** @throws invalidInput; forbidden for what neither the caller nor the application holds. */
+const checkGivenChange = (ctx: AccessContext, work: Work, row: StoredApplication, given: PinnedInput): void => {
+  checkPublic(ctx, row.type, given);
+  checkGrants(work, grantsOfInput(ctx, given), grantsOf(ctx, row));
+};
+
+type ChangedRights = { permissions: Permission[]; rules: AccessRule[]; allowed_hosts: string[] | undefined };
+
+/** A change of rights that is only tried: what is undefined stays. @throws as a save. */
+export const tryChange = async (
+  ctx: AccessContext,
+  work: Work,
+  row: StoredApplication,
+  { permissions, rules, allowed_hosts }: Partial<Pick<ApplicationInput, 'permissions' | 'rules' | 'allowed_hosts'>>,
+): Promise<{ before: ChangedRights; after: ChangedRights }> => {
+  const before = rightsOf(row);
+  const named = { name: row.name, ...namedLimits(row), permissions: permissions ?? before.permissions };
+  const hosts = { allowed_hosts: allowed_hosts ?? before.allowed_hosts };
+  const given = rules
+    ? await pinnedOf(ctx, work, { ...named, ...hosts, rules })
+    : { ...named, ...hosts, rules: before.rules };
+  checkGivenChange(ctx, work, row, given);
+  return { before, after: { permissions: given.permissions, rules: given.rules, ...hosts } };
+};
+
 /**
  * Replaces name, permissions, rules, hosts and limits; `type` and the key stay. The application may keep what it holds, whether the
  * caller holds it or not.
@@ -303,8 +328,7 @@ export const changeApplication = async (
   const given = await pinnedOf(ctx, work, input);
   const fields = { ...columnsOf(given), ...modificationOf(ctx, work) };
   return applications.change(ctx, work, id, async (tx, row) => {
-    checkPublic(ctx, row.type, given);
-    checkGrants(work, grantsOfInput(ctx, given), grantsOf(ctx, row));
+    checkGivenChange(ctx, work, row, given);
     await updateApplication(tx, id, fields);
     const uses = await findLastUses(tx, [id]);
     return recordOf(work.tenant_id, { ...row, ...fields }, uses.get(id));

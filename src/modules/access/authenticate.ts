@@ -13,12 +13,13 @@ import type { FastifyReply, FastifyRequest, InjectOptions, LightMyRequestRespons
 import type { App } from '../../platform/http/app-type.ts';
 import { isInNetworks } from '../../platform/base/ip-networks.ts';
 import type { Caller } from './caller.ts';
+import { asksForDryRun } from './dry-run-header.ts';
 import { Work } from './work.ts';
 import { type Permission, sensitivePermissions } from './permissions.ts';
 import { checkPublicAccess, letPageRead } from './public-access.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
-import { AppError, failure, forbidden, unauthorized } from '../../platform/base/errors.ts';
+import { AppError, badRequest, failure, forbidden, unauthorized } from '../../platform/base/errors.ts';
 import { PROGRAM } from '../../platform/base/program.ts';
 
 declare module 'fastify' {
@@ -32,6 +33,8 @@ declare module 'fastify' {
     permission?: Permission | 'authenticated' | null;
     /** A request without a key goes on without a caller: the handler authenticates it. */
     allowsAnonymous?: true;
+    /** The route answers requests with SVC-DRY-RUN; all others refuse them, and do nothing. */
+    takesDryRun?: true;
     /** Registered for the methods that a path does not have: answers OPTIONS, and 405 to the others. */
     methodGuard?: true;
     /** The route takes every method and every path below its own. */
@@ -137,6 +140,8 @@ export class StepUpNeeded extends AppError {
   }
 }
 
+const noDryRun = () => badRequest('SVC-DRY-RUN is for /proxy and for invocations of reactors: nothing was done.');
+
 const readsValues = (permission: Permission, { rules }: Caller): boolean =>
   rules.some((rule) => rule.transform === 'reveal' && rule.permissions.includes(permission));
 
@@ -216,6 +221,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     const acting = { refuseStale: refusalOfStale(request), gather: actorOf(request)?.gather };
     const work = (request.work ??= new Work(ctx, caller, { ...detailsOf(request, reply, caller), ...acting }));
     checkAddress(request, caller);
+    if (!request.routeOptions.config.takesDryRun && asksForDryRun(request.headers)) throw noDryRun();
     checkPublicAccess(ctx, request, caller);
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
   };

@@ -5,7 +5,9 @@ import { logRow } from '../../platform/db/audit-record.ts';
 import { AppError, failure } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
 import { secondsOf } from './limits.ts';
-import { countDailyItems, countDailyTokens } from './rows/limits.ts';
+import type { Check } from './checks.ts';
+import type { Subject } from './explain-decision.ts';
+import { countDailyItems, countDailyTokens, findDailyCount } from './rows/limits.ts';
 import type { Work } from './work.ts';
 
 type Counting = Pick<AccessContext, 'now' | 'newUuid' | 'newLogId' | 'refusals'>;
@@ -65,9 +67,27 @@ export const countItems = async (
   return allowed.map((isAllowed) => (isAllowed ? undefined : dailyExceeded(limit, most, resetSeconds)));
 };
 
+/** Whether tokens would be counted; empty where the subject has no such limit. Counts nothing. */
+export const findDailyCheck = async (
+  { now }: Pick<Counting, 'now'>,
+  work: Pick<Work, 'db'>,
+  { id: application_id, rights }: Subject,
+  limit: DailyLimit,
+  ids: readonly string[],
+): Promise<Check[]> => {
+  const most = rights.limits?.[limit];
+  if (most === undefined) return [];
+  const day = dayOf(now());
+  const { counted, fresh } = await findDailyCount(work.db, { application_id, limit, day }, ids);
+  const ok = fitsDailyLimit({ counted, most }, fresh);
+  return [{ name: limit, ok, detail: `${counted} of ${most} tokens are counted today (UTC).` }];
+};
+
+const dayOf = (now: Date): string => now.toISOString().slice(0, 10);
+
 const budgetOf = (ctx: Counting, work: Work, limit: DailyLimit, most: number) => {
   const now = ctx.now();
-  const day = now.toISOString().slice(0, 10);
+  const day = dayOf(now);
   const midnightMs = Date.parse(day) + DAY_MS;
   const budget = {
     id: ctx.newUuid(),

@@ -90,6 +90,8 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
       } catch (error) {
         return done(error as Error);
       }
+    // It does nothing that could be repeated, and its answer is not that of the request.
+    if (headers['svc-dry-run'] !== undefined) return done();
     if (headers['svc-idempotency-key'] === undefined && headers['idempotency-key'] === undefined) return done();
     if (!methods.has(request.method)) return done();
     // A replay was sent: `done` is not called, so that the request ends here.

@@ -1,10 +1,10 @@
 // Says in sentences what a key can do and what it cannot, from its permissions, access rules, hosts and limits. Pure.
 import type { AskedRule, RuleCondition, Transform } from './access-rule.ts';
-import type { Bound } from './bounds.ts';
+import type { Bound, StoredBound } from './bounds.ts';
 import { describeBound } from './bound-words.ts';
 import { containerCovers } from './containers.ts';
 import type { Permission } from './permissions.ts';
-import { byPriority, type Decider, findDecider } from './rule-walk.ts';
+import { byPriority, type Decider, type DecidingRights, findDecider } from './rule-walk.ts';
 
 export type Rights = {
   type: string;
@@ -46,11 +46,13 @@ const tokensOf = (rule: Scope, isRest: boolean): string => {
 type Grant = { tokens: string; transform: Transform; bound_to: Bound | undefined };
 
 /** The tokens that a permission reaches, and how much it shows of them, in the order in which rules decide. */
-const grantsOf = ({ permissions, rules }: Rights, permission: Permission): Grant[] => {
+export const describeGrants = <B extends Bound = StoredBound>(
+  rights: DecidingRights<B>,
+  permission: Permission,
+): Grant[] => {
   const grants: Grant[] = [];
-  const earlier: Decider<Bound>[] = [];
-  const rights = { permissions: new Set(permissions), rules: byPriority(rules) };
-  findDecider<Bound>(rights, permission, (rule) => {
+  const earlier: Decider<B>[] = [];
+  findDecider<B>(rights, permission, (rule) => {
     const { transform, bound_to } = rule;
     if (!earlier.some((each) => hides(each, rule)))
       grants.push({ tokens: tokensOf(rule, earlier.length > 0), transform, bound_to });
@@ -172,7 +174,8 @@ const cannotOf = (rights: Rights, grants: ReadonlyMap<Permission, Grant[]>): str
 /** @param rights validated. A public application has what its type leaves it. */
 export const summarizeRights = (rights: Rights): RightsSummary => {
   const isPublic = rights.type === 'public';
-  const grants = new Map(ofTokens.map(([permission]) => [permission, grantsOf(rights, permission)]));
+  const deciding = { permissions: new Set(rights.permissions), rules: byPriority(rights.rules) };
+  const grants = new Map(ofTokens.map(([permission]) => [permission, describeGrants<Bound>(deciding, permission)]));
   const onTokens = ofTokens.flatMap(([permission, words]) => (grants.get(permission) ?? []).map(words));
   const mayUse = (grants.get('token:use') ?? []).length > 0;
   const others = areas.flatMap(([prefix, noun]) => {

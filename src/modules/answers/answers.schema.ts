@@ -1,12 +1,27 @@
 // Schemas and examples of /access.
 import { z } from 'zod';
 import { optional } from '../../platform/base/optional.ts';
-import { APPLICATION_ID, CARD_TOKEN_ID, type Examples, givenUuid, PROXY_ID } from '../../platform/http/schemas.ts';
+import {
+  APPLICATION_ID,
+  CARD_TOKEN_ID,
+  CREATED_AT,
+  date,
+  type Examples,
+  givenUuid,
+  oneOf,
+  PROXY_ID,
+  TENANT_ID,
+  uuid,
+} from '../../platform/http/schemas.ts';
+import { triedRights } from '../access/applications.schema.ts';
+import { checkNames } from '../access/checks.ts';
 import { parseContainer } from '../access/containers.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { notPermission, permissions } from '../access/permissions.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
-import { checkNames } from './explain.ts';
+import { NOTE_LENGTH_MAX } from './attest.ts';
+import { reviewFormats } from './review-file.ts';
+import { DAYS_MAX, EXAMINED_MAX, SAMPLES_MAX } from './simulate.ts';
 
 const MEMBER_ID = '5d2b8c1f-6e4a-4f90-8a37-1c9e0b7d3f24';
 
@@ -143,6 +158,256 @@ export const explainExamples: { request: Examples; response: Examples } = {
           { name: 'operator', ok: true, detail: 'The operator of the vault lets requests go there.' },
         ],
         skipped: [],
+      },
+    },
+  },
+};
+
+export const reviewQuery = z.object({
+  format: oneOf(reviewFormats, 'The form of the file. Left out: `json`.', 'csv'),
+});
+
+const reaches = (what: string, example: string) =>
+  z.array(z.string().meta({ example })).meta({ description: `${what}, in words, in the order in which rules decide.` });
+
+const count = (what: string) =>
+  z.int().meta({
+    description: `How many tokens that is, without those that rules name by their ids. ${what}`,
+    example: 42,
+  });
+
+const reviewRow = z
+  .object({
+    kind: z.string().meta({
+      description:
+        'An application, one of its keys, a member, a stored proxy that needs no API key, or an application that may create sessions for browsers.',
+      'x-extensible-enum': ['application', 'key', 'member', 'open_proxy', 'session_creator'],
+      example: 'application',
+    }),
+    id: z.string().meta({ description: 'The id of the record.', example: APPLICATION_ID }),
+    name: z.string().optional().meta({ description: 'Its name.', example: 'Checkout' }),
+    type: z.string().optional().meta({ description: 'The type of an application, or the role of a member.' }),
+    application_id: uuid(
+      'Of a key and of a creator of sessions: its application. Of an open proxy: the application whose rights it has.',
+      APPLICATION_ID,
+    ).optional(),
+    reveals: reaches('The tokens whose values it may read', 'tokens below /pci/'),
+    uses: reaches('The tokens that it may use in reactors and through proxies', 'tokens below /pci/'),
+    changes: reaches('The tokens that it may store, change or delete', 'store tokens below /pci/'),
+    other_permissions: z
+      .array(z.string().meta({ example: 'log:read' }))
+      .meta({ description: 'Its permissions that are on no token.' }),
+    reveals_tokens: count('Of those that have a mask, the ones whose value is read.'),
+    uses_tokens: count('Those whose values are used.'),
+    changes_tokens: count('Those that it may change or delete.'),
+    hosts: z
+      .array(z.string().meta({ example: 'api.example.com' }))
+      .optional()
+      .meta({ description: 'The hosts that it may send to. Left out: not limited.' }),
+    limits: z.array(z.string().meta({ example: '1000 values a day' })).meta({ description: 'Its limits, in words.' }),
+    live_sessions: z.int().optional().meta({ description: 'Sessions for browsers that have not ended.', example: 3 }),
+    last_used_at: date('The last use: of a key, of a member who is signed in, or the last session.').optional(),
+    created_at: date('When it was created.'),
+    age_days: z.int().meta({ description: 'How old it is, in days.', example: 120 }),
+    expires_at: date('When the key ends. Left out: it does not.').optional(),
+    orphan: z.array(z.string().meta({ example: 'unused for 90 days' })).meta({
+      description:
+        'What nobody may be responsible for: `creator is gone`, `unused for 90 days`, `no authentication`. Empty for nothing.',
+    }),
+  })
+  .meta({ id: 'AccessReviewRow', description: 'What one principal may do.' });
+
+export const review = z
+  .object({
+    tenant_id: uuid('The id of the tenant.', TENANT_ID),
+    reviewed_at: date('When the review was made.'),
+    containers: z
+      .array(
+        z
+          .object({
+            container: z.string().meta({ description: 'The path.', example: '/pci/high/' }),
+            tokens: z.int().meta({ description: 'How many tokens are in it, up to 10,000.', example: 42 }),
+          })
+          .meta({ id: 'CountedContainer', description: 'A container that holds tokens.' }),
+      )
+      .meta({ description: 'All containers that hold tokens.' }),
+    rows: z.array(reviewRow).meta({ description: 'Applications with their keys, members and open proxies.' }),
+  })
+  .meta({ id: 'AccessReview', description: 'Who may do what, at one time.' });
+
+export const reviewExamples: { response: Examples } = {
+  response: {
+    one: {
+      summary: 'An application that reveals cards',
+      value: {
+        tenant_id: TENANT_ID,
+        reviewed_at: CREATED_AT,
+        containers: [{ container: '/pci/high/', tokens: 42 }],
+        rows: [
+          {
+            kind: 'application',
+            id: APPLICATION_ID,
+            name: 'Checkout',
+            type: 'private',
+            reveals: ['tokens below /pci/'],
+            uses: [],
+            changes: ['store all tokens'],
+            other_permissions: ['log:read'],
+            reveals_tokens: 42,
+            uses_tokens: 0,
+            changes_tokens: 0,
+            limits: ['1000 values a day'],
+            last_used_at: CREATED_AT,
+            created_at: CREATED_AT,
+            age_days: 120,
+            orphan: ['creator is gone'],
+          },
+        ],
+      },
+    },
+  },
+};
+
+const DIGEST = 'f2ca1bb6c7e907d06dafe4687e579fce76b37e4e93b7605022da52e6ccc26fd2';
+const digestError = 'must be the SHA-256 of the reviewed file, as 64 hexadecimal digits';
+const noteError = `must be a line of 1 to ${NOTE_LENGTH_MAX} characters`;
+
+export const newAttestation = z
+  .object({
+    digest: z
+      .string(digestError)
+      .regex(/^[0-9a-f]{64}$/i, digestError)
+      .toLowerCase()
+      .meta({ description: 'The SHA-256 of the file, as `SVC-REVIEW-DIGEST` has it.', example: DIGEST }),
+    note: optional(
+      z
+        .string(noteError)
+        .min(1, noteError)
+        .max(NOTE_LENGTH_MAX, { error: noteError, abort: true })
+        // Neither control characters nor halves of pairs.
+        .regex(/^[^\p{Cc}\p{Cs}]+$/u, noteError),
+    ).meta({
+      description: 'What was found. Without numbers of seven digits or more.',
+      example: 'Two keys were ended.',
+    }),
+  })
+  .meta({ id: 'AttestationRequest', description: 'That a person has read a review.' });
+
+export const attestation = z
+  .object({
+    digest: z.string().meta({ description: 'The SHA-256 of the file.', example: DIGEST }),
+    note: z.string().optional().meta({ description: 'What was found.', example: 'Two keys were ended.' }),
+    attested_by: uuid('The id of the application or user that attested.', APPLICATION_ID),
+    attested_at: date('When it was attested.'),
+  })
+  .meta({ id: 'Attestation', description: 'The entry of the log.' });
+
+const attested = { digest: DIGEST, note: 'Two keys were ended.' };
+
+export const attestationExamples: { request: Examples; response: Examples } = {
+  request: { note: { summary: 'With a note', value: attested } },
+  response: {
+    note: {
+      summary: 'With a note',
+      value: { ...attested, attested_by: APPLICATION_ID, attested_at: CREATED_AT },
+    },
+  },
+};
+
+const daysError = `must be a whole number from 1 to ${DAYS_MAX}`;
+
+export const simulation = z
+  .object({
+    application_id: givenUuid.meta({ description: 'The application.', example: APPLICATION_ID }),
+    ...triedRights,
+    days: z.int(daysError).min(1, daysError).max(DAYS_MAX, daysError).meta({
+      description: 'The entries of the log of how many days are decided again.',
+      example: 7,
+    }),
+  })
+  .meta({ id: 'AccessSimulationRequest', description: 'A change of an application, which is not made.' });
+
+const degree = z.string().meta({
+  description: '`refused`, or how much of the value the operation gives.',
+  'x-extensible-enum': ['refused', 'nothing', 'masked', 'value'],
+  example: 'value',
+});
+
+const changed = z
+  .object({
+    count: z.int().meta({ description: 'How many.', example: 3 }),
+    samples: z
+      .array(
+        z
+          .object({
+            log_id: uuid('The id of the entry of the log.', '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13'),
+            permission: z.string().meta({ description: 'The permission that it needed.', example: 'token:read' }),
+            entity_type: z.string().meta({ description: 'The kind of its entity.', example: 'card' }),
+            entity_id: z.string().meta({ description: 'The id of its entity.', example: CARD_TOKEN_ID }),
+            container: z.string().optional().meta({ description: 'Where the token is now.', example: '/pci/high/' }),
+            destination_host: z
+              .string()
+              .optional()
+              .meta({ description: 'The host that it was sent to.', example: 'api.example.com' }),
+            was: degree,
+            would_be: degree,
+          })
+          .meta({ id: 'SimulatedAccess', description: 'One decision that changes.' }),
+      )
+      .meta({ description: `The newest ${SAMPLES_MAX} of them.` }),
+  })
+  .meta({ id: 'SimulatedChange', description: 'Decisions that change in one way.' });
+
+export const simulated = z
+  .object({
+    examined: z.int().meta({
+      description: `How many decisions were made again: one for each entity of an entry, the newest ${EXAMINED_MAX}.`,
+      example: 1200,
+    }),
+    unknown: z.int().meta({
+      description: 'How many of them cannot be decided: the token is gone, or the entry names no permission.',
+      example: 4,
+    }),
+    newly_refused: changed,
+    newly_allowed: changed,
+    shows_more: changed,
+    shows_less: changed,
+  })
+  .meta({ id: 'AccessSimulation', description: 'What the change would have done.' });
+
+const noChange = { count: 0, samples: [] };
+
+export const simulationExamples: { request: Examples; response: Examples } = {
+  request: {
+    hosts: {
+      summary: 'Only one host any more',
+      value: { application_id: APPLICATION_ID, allowed_hosts: ['api.example.com'], days: 7 },
+    },
+  },
+  response: {
+    refused: {
+      summary: 'One request would have been refused',
+      value: {
+        examined: 1200,
+        unknown: 4,
+        newly_refused: {
+          count: 1,
+          samples: [
+            {
+              log_id: '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13',
+              permission: 'token:use',
+              entity_type: 'card',
+              entity_id: CARD_TOKEN_ID,
+              container: '/pci/high/',
+              destination_host: 'api.example.net',
+              was: 'value',
+              would_be: 'refused',
+            },
+          ],
+        },
+        newly_allowed: noChange,
+        shows_more: noChange,
+        shows_less: noChange,
       },
     },
   },

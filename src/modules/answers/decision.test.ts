@@ -5,8 +5,7 @@ import type { Permission } from '../access/permissions.ts';
 import { byPriority } from '../access/rule-walk.ts';
 import { type Target, visibilityUnder, wouldDecide } from '../access/rules.ts';
 import { rightsOfRole, roles } from '../people/roles.ts';
-import { type Decision, explainDecision } from './decision.ts';
-import type { Subject } from './subject.ts';
+import { type Decision, explainDecision, type Subject } from '../access/explain-decision.ts';
 
 /** Numbers from 0 to below `below`, the same in each run. */
 const numbersFrom = (seed: number) => {

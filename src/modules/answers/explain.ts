@@ -1,35 +1,21 @@
 // POST /access/explain: what a request of an application or a member would be allowed, and by which rule. Opens and sends nothing.
 import type { DailyLimit } from '../../platform/base/application-limits.ts';
-import { EgressFault } from '../../platform/base/egress-fault.ts';
-import { forbidden, invalidInput, notFound, type FieldError } from '../../platform/base/errors.ts';
+import { type FieldError, forbidden, invalidInput, notFound } from '../../platform/base/errors.ts';
 import { ACCESS_EXPLAINED, logRow } from '../../platform/db/audit-record.ts';
-import { isOnList } from '../../platform/egress/destination.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { isStorableText } from '../../platform/json/json.ts';
-import type { Caller } from '../access/caller.ts';
-import { fitsDailyLimit } from '../access/daily-counts.ts';
+import { type Check, ruleCheck, tokenChecks } from '../access/checks.ts';
+import { findDailyCheck } from '../access/daily-counts.ts';
+import { type By, type Decision, explainDecision, isOnTokens } from '../access/explain-decision.ts';
 import type { Permission } from '../access/permissions.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
+import { checkHosts, type Destination } from '../proxy/host-checks.ts';
 import { openRoute } from '../proxy/proxy-finder.ts';
 import { findProxy } from '../proxy/rows.ts';
 import type { AnswersContext } from './context.ts';
-import { type By, type Decision, explainDecision, isOnTokens } from './decision.ts';
-import { findDailyCount, findTokenPlace, type TokenPlace } from './rows.ts';
-import { findSubject, type Subject } from './subject.ts';
-
-export const checkNames = [
-  'rule',
-  'token',
-  'expiry',
-  'proxy.allowed_hosts',
-  'application.allowed_hosts',
-  'operator',
-  'daily_uses',
-  'daily_reveals',
-] as const;
-
-export type Check = { name: (typeof checkNames)[number]; ok: boolean; detail: string };
+import { findTokenPlace, type TokenPlace } from './rows.ts';
+import { findSubject } from './subject.ts';
 
 export type Question = {
   application_id?: string | undefined;
@@ -71,59 +57,6 @@ const checkQuestion = (question: Question): void => {
   if (errors.length > 0) throw invalidInput(errors);
 };
 
-const shown = { value: 'its value', masked: 'its mask', nothing: 'nothing of its value' } as const;
-
-const nouns = { rule: 'An access rule', permission: 'The permission', role: 'The role' } as const;
-
-const ruleCheck = ({ isAllowed, by, shows }: Decision, permission: Permission): Check => {
-  const found = by.kind === 'nothing' ? undefined : nouns[by.kind];
-  const shows_it = isOnTokens(permission) ? `, and gives ${shown[shows]}` : '';
-  return isAllowed && found !== undefined
-    ? { name: 'rule', ok: true, detail: `${found} allows it${shows_it}.` }
-    : { name: 'rule', ok: false, detail: `Nothing gives the permission ${permission} here.` };
-};
-
-const tokenChecks = (token: TokenPlace, now: Date): Check[] => {
-  const isOver = token.expires_at !== null && token.expires_at <= now;
-  return [
-    { name: 'token', ok: true, detail: `The token is in ${token.container}.` },
-    { name: 'expiry', ok: !isOver, detail: isOver ? 'The token has expired.' : 'The token has not expired.' },
-  ];
-};
-
-/** A destination, and the hosts of its stored proxy. */
-type Destination = { url: string; proxyHosts?: { hosts: readonly string[] | undefined } };
-
-const listCheck = (name: Check['name'], whose: string, list: readonly string[] | undefined, host: string): Check => {
-  if (list === undefined) return { name, ok: true, detail: `${whose} names no hosts.` };
-  const ok = isOnList(list, host);
-  return { name, ok, detail: `The host is ${ok ? '' : 'not '}on the list of ${whose.toLowerCase()}.` };
-};
-
-/** As a request through the proxy checks its destination, before any look-up. */
-export const checkHosts = (
-  { egress }: Pick<AnswersContext, 'egress'>,
-  { url, proxyHosts }: Destination,
-  { allowed_hosts }: Pick<Caller, 'allowed_hosts'>,
-): Check[] => {
-  const host = URL.parse(url)?.hostname.replace(/\.$/, '') ?? '';
-  return [
-    ...(proxyHosts ? [listCheck('proxy.allowed_hosts', 'The proxy', proxyHosts.hosts, host)] : []),
-    listCheck('application.allowed_hosts', 'The application', allowed_hosts, host),
-    operatorCheck(egress, url),
-  ];
-};
-
-const operatorCheck = (egress: AnswersContext['egress'], url: string): Check => {
-  try {
-    egress.check(url, []);
-    return { name: 'operator', ok: true, detail: 'The operator of the vault lets requests go there.' };
-  } catch (error) {
-    if (!(error instanceof EgressFault)) throw error;
-    return { name: 'operator', ok: false, detail: error.message };
-  }
-};
-
 const findDestination = async (
   ctx: AnswersContext,
   work: Work,
@@ -139,26 +72,14 @@ const findDestination = async (
   return { url: destination_url, proxyHosts: { hosts: hostsOf(proxy.allowed_hosts) } };
 };
 
+/** In place of a token of a container: one that is not counted yet. The id of no token is empty. */
+const NO_TOKEN = '';
+
 /** The daily limit that an operation counts for. */
 const limitOf = (permission: Permission, shows: Decision['shows']): DailyLimit | undefined => {
   if (permission === 'token:use') return 'daily_uses';
   const isRead = permission === 'token:read' || permission === 'token:search';
   return isRead && shows === 'value' ? 'daily_reveals' : undefined;
-};
-
-const findDailyCheck = async (
-  ctx: AnswersContext,
-  work: Work,
-  { id: application_id, rights }: Subject,
-  limit: DailyLimit | undefined,
-  token_id: string | undefined,
-): Promise<Check[]> => {
-  const most = limit && rights.limits?.[limit];
-  if (limit === undefined || most === undefined) return [];
-  const day = ctx.now().toISOString().slice(0, 10);
-  const { counted, isCounted } = await findDailyCount(work.db, { application_id, limit, day }, token_id);
-  const ok = fitsDailyLimit({ counted, most }, isCounted ? 0 : 1);
-  return [{ name: limit, ok, detail: `${counted} of ${most} tokens are counted today (UTC).` }];
 };
 
 const findToken = async (work: Work, token_id: string | undefined): Promise<TokenPlace | undefined> => {
@@ -187,7 +108,7 @@ export const explainAccess = async (ctx: AnswersContext, work: Work, question: Q
     ruleCheck(decision, permission),
     ...(token ? tokenChecks(token, ctx.now()) : []),
     ...(destination ? checkHosts(ctx, destination, subject.rights) : []),
-    ...(await findDailyCheck(ctx, work, subject, limit, token?.id)),
+    ...(limit ? await findDailyCheck(ctx, work, subject, limit, token ? [token.id] : [NO_TOKEN]) : []),
   ];
   const isAllowed = checks.every(({ ok }) => ok);
   const { entity_type, id } = subject;

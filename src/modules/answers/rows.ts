@@ -1,6 +1,5 @@
 // Statements of answers about access. They read columns that no value is in.
-import type { DailyLimit } from '../../platform/base/application-limits.ts';
-import type { TenantDatabase } from '../../platform/db/database.ts';
+import type { TenantDatabase, TenantQuery } from '../../platform/db/database.ts';
 
 /** A token without its value. `masked`: whether it has a mask. */
 export type TokenPlace = { id: string; container: string; masked: boolean; expires_at: Date | null };
@@ -14,17 +13,31 @@ export const findTokenPlace = async (
   return (await prisma((client) => client.tokens.findFirst({ where: { tenant_id, id }, select }))) ?? undefined;
 };
 
-/** How many tokens a daily limit has counted on a day, and whether this one is among them. */
-export const findDailyCount = async (
-  { prisma, tenant_id }: TenantDatabase,
-  { application_id, limit, day }: { application_id: string; limit: DailyLimit; day: string },
-  token_id: string | undefined,
-): Promise<{ counted: number; isCounted: boolean }> => {
-  const where = { tenant_id, application_id, limit_name: limit, day: new Date(day) };
-  const budget = await prisma((client) => client.daily_budgets.findFirst({ where }));
-  if (!budget) return { counted: 0, isCounted: false };
-  const { id: budget_id, counted } = budget;
-  if (token_id === undefined) return { counted, isCounted: false };
-  const found = await prisma((client) => client.daily_tokens.count({ where: { tenant_id, budget_id, token_id } }));
-  return { counted, isCounted: found > 0 };
+const PLACES = `SELECT id, container, masked, expires_at FROM tokens WHERE tenant_id = $1::uuid AND id = ANY ($2::text[])`;
+
+/** Those of the tenant. */
+export const findPlaces = async ({ query, tenant_id }: TenantQuery, ids: readonly string[]): Promise<TokenPlace[]> =>
+  ids.length === 0 ? [] : ((await query('find-token-places', PLACES, [tenant_id, ids])) as TokenPlace[]);
+
+/** An entry of the log, with what decided about it. */
+export type LoggedAct = {
+  id: string;
+  operation: string;
+  entity_type: string;
+  entity_ids: string[];
+  destination_host: string | null;
 };
+
+/** Entries of a statement: 100,000 take 100 of them. */
+const ACTS_PAGE = 1_000;
+
+/** A use that failed has a second entry, and an answer of an idempotency key was decided when it was made. */
+const ACTS = `SELECT id, operation, entity_type, entity_ids, destination_host FROM audit_log
+WHERE tenant_id = $1::uuid AND actor_id = $2::uuid AND id >= $3::uuid AND id < $4::uuid
+  AND outcome IN ('success', 'refused') ORDER BY id DESC LIMIT ${ACTS_PAGE}`;
+
+/** What an actor did, newest first. */
+export const listActs = (
+  { query, tenant_id }: TenantQuery,
+  { actor_id, from_id, to_id }: { actor_id: string; from_id: string; to_id: string },
+): Promise<LoggedAct[]> => query('list-acts', ACTS, [tenant_id, actor_id, from_id, to_id]) as Promise<LoggedAct[]>;

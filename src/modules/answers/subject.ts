@@ -1,34 +1,11 @@
 // Finds whom a question about access is about: an application or a member, with the rights that decide for them now.
 import { notFound } from '../../platform/base/errors.ts';
-import { type AccessRule, storedRuleSchema } from '../access/access-rule.ts';
-import type { Caller } from '../access/caller.ts';
-import { findApplicationAsCaller } from '../access/rows/applications.ts';
-import type { DecidingRights } from '../access/rule-walk.ts';
+import type { Subject } from '../access/explain-decision.ts';
+import { findApplicationSubject } from '../access/subject.ts';
 import type { Work } from '../access/work.ts';
 import { mayReveal, revealingRules, rightsOfRole, type Role } from '../people/roles.ts';
 import { findMember, listMembers } from '../people/rows/members.ts';
 import type { AnswersContext } from './context.ts';
-
-export type Subject = {
-  entity_type: 'application' | 'tenant_member';
-  id: string;
-  /** What decides, with the limits of the caller. */
-  rights: DecidingRights & Pick<Caller, 'allowed_hosts' | 'limits'>;
-  /** As they decide where a member asks for a value. Undefined for applications, and for a role that sees no value. */
-  asking?: DecidingRights | undefined;
-  /** In the order of the application's record. */
-  rules: readonly AccessRule[];
-  /** Of a member. */
-  role?: Role;
-};
-
-/** @throws notFound, also for an application whose row was changed in the database. */
-const findApplicationSubject = async (ctx: AnswersContext, work: Work, id: string): Promise<Subject> => {
-  const row = await findApplicationAsCaller(work.db, id);
-  if (!row) throw notFound('application');
-  const rules = row.type === 'public' ? [] : storedRuleSchema.array().parse(row.rules);
-  return { entity_type: 'application', id, rights: ctx.callers.callerOf(row), rules };
-};
 
 const subjectOfMember = ({ id, role }: { id: string; role: Role }): Subject => {
   const rights = rightsOfRole(role);

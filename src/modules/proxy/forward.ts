@@ -5,6 +5,7 @@ import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
 import { holdsApiKey } from '../access/api-keys.ts';
+import { asksForDryRunIn } from '../access/dry-run-header.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import { type Actor, logRow, type Usage } from '../../platform/db/audit-record.ts';
 import type { ProxyContext } from './context.ts';
@@ -22,7 +23,7 @@ import type { Nesting } from '../code/context.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import { openTokens } from '../tokens/detokenize.ts';
-import { createExpansion } from '../tokens/expressions/expansion.ts';
+import { createExpansion, type Expansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { type EchoGuard, guardOf, refuseEchoIn } from '../tokens/echo/echo-guard.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
@@ -34,6 +35,7 @@ import type { Use } from '../access/bounds.ts';
 import { canonicalHost } from '../../platform/base/host-names.ts';
 import { maskOfCode } from './mask-transform.ts';
 import { refuseStaleDigests } from './digests.ts';
+import { answerDryRun } from './dry-run.ts';
 import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import type { Message } from './message.ts';
@@ -58,9 +60,12 @@ const topLevel: Nesting = { depth: 0, allowLists: [] };
 export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting = topLevel): Promise<ProxyAnswer> => {
   const target = parseTarget(request.url, ctx.config.headerPrefixes);
   refuseLoop(ctx, request.headers);
+  const isDry = asksForDryRunIn(request.headers);
+  // A stranger learns nothing of an open proxy, not even whether it exists.
+  if (isDry && !request.work) throw unauthorized();
   const proxy = await findProxy(ctx, request, proxyKeysOf(request.headers, target));
   const { tenant_id, work: found, usage } = await findActor(ctx, request, proxy);
-  const guard = nesting.guard ?? (await makeGuard(ctx, request, proxy, found));
+  const guard = isDry ? undefined : (nesting.guard ?? (await makeGuard(ctx, request, proxy, found)));
   if (nesting.guard) guard?.tighten(proxy ? proxy.echo_guard : found?.caller.echo_guard);
   const work = guard ? found?.with({ noteOpened: guard.noteOpened }) : found;
   const actor: Acting = work ?? {
@@ -71,15 +76,16 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   };
   const about = { tenant_id, kind: 'proxy' as const, resource_id: proxy?.id, version: proxy && String(proxy.version) };
   const run = new Run(ctx, actor, about);
+  if (isDry) run.leave();
   try {
-    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run, guard }, nesting);
+    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run, isDry, guard }, nesting);
   } catch (error) {
     run.failed(error);
     throw error;
   }
 };
 
-type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run' | 'guard'>;
+type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run' | 'isDry' | 'guard'>;
 
 const forwardFrom = async (
   ctx: ProxyContext,
@@ -87,13 +93,14 @@ const forwardFrom = async (
   found: Found,
   nesting: Nesting,
 ): Promise<ProxyAnswer> => {
-  const { target, proxy, tenant_id, work, run, guard } = found;
+  const { target, proxy, tenant_id, work, run, isDry, guard } = found;
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
   if (nesting === topLevel) nameOperation(ctx, account, proxy?.id);
   const own = [proxy?.allowed_hosts, work?.caller.allowed_hosts].filter((list) => list !== undefined);
   const allowLists = [...nesting.allowLists, ...own];
-  const { base, place } = findBase(ctx, request.headers, proxy, allowLists);
+  // A dry run names the list that refuses.
+  const { base, place } = findBase(ctx, request.headers, proxy, isDry ? nesting.allowLists : allowLists);
   // Checked first: a path outside the destination's path is refused before anything is read or written.
   const sentTo = destinationOf(base, target);
   run.sending(sentTo.url.host);
@@ -225,6 +232,8 @@ type Route = {
   actor: Acting;
   run: Run;
   proxy: ProxyForUse | undefined;
+  /** Nothing is opened, counted, run or sent. */
+  isDry: boolean;
   allowLists: CodeRights['allowLists'];
   base: Base;
   target: Target;
@@ -249,6 +258,7 @@ const exchange = async (
     actor,
     run,
     proxy,
+    isDry,
     allowLists,
     base,
     target,
@@ -274,6 +284,28 @@ const exchange = async (
       ? findNothing(places, coded?.texts)
       : await ctx.accounts.runInTurns(account, findInSlices(places, coded?.texts, mayUse));
   const { references } = found;
+  /** The request with what an expansion gives in place of expressions, before the request transform. */
+  const prepare = (expansion: Expansion) => {
+    const opened = found.expand(expansion);
+    reserveGrowth(opened.body, bytes);
+    // Before the code runs: code changes neither path nor query.
+    const isAsWritten = opened.path === target.path && opened.query === target.query;
+    const sentTo = isAsWritten ? asWritten : destinationOf(base, { ...target, ...opened });
+    refuseLongUrl(sentTo, opened);
+    const use = { hasValues: found.isInBody, isRead: proxy?.request_transform !== undefined };
+    return { opened, sentTo, before: sentOf(decoded, use, opened, whole) };
+  };
+  const use = useOf(asWritten.url, proxy, found);
+  if (isDry && work) {
+    const leaving = (expansion: Expansion) => {
+      const { opened, sentTo, before } = prepare(expansion);
+      if (before.body !== whole) refuseStaleDigests(headers, before.headers);
+      return { ...opened, sentTo, headers: before.headers, body: before.body };
+    };
+    const isStreamed = chunks !== undefined;
+    const of = { method, proxy, url: spell(asWritten), references, use, isStreamed };
+    return answerDryRun(ctx, work, { ...of, prepare: leaving });
+  }
   const hasTokens = references.ids.size > 0;
   const destination_host = asWritten.url.host;
   // Without a stored proxy the log row names the tenant, because a host is no entity and several tenants may use it.
@@ -281,7 +313,6 @@ const exchange = async (
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const logging = { beside: ownRows, write: run.begin, destination_host };
-  const use = useOf(asWritten.url, proxy, found);
   const tokens = work && (await openTokens(ctx, work, references, use, logging));
   if (!hasTokens) await run.begin(ownRows);
   const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
@@ -294,10 +325,13 @@ const exchange = async (
   };
 
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
-    const opened = found.expand(
+    const {
+      opened,
+      sentTo,
+      before: prepared,
+    } = prepare(
       createExpansion(tokens?.values ?? (() => undefined), ctx.expressionEnvironment, references, tokens?.absent),
     );
-    reserveGrowth(opened.body, bytes);
     // A destination may echo the values to the code, even in another encoding.
     if (isReadByRun || isReadByCode)
       for (const id of references.ids) {
@@ -305,13 +339,8 @@ const exchange = async (
         await ctx.accounts.runInTurns(account, nested.opened.add(value));
       }
 
-    // Before the code runs: code changes neither path nor query.
-    const isAsWritten = opened.path === target.path && opened.query === target.query;
-    const sentTo = isAsWritten ? asWritten : destinationOf(base, { ...target, ...opened });
-    refuseLongUrl(sentTo, opened);
     const about: About = { method, path: opened.path, query: opened.query, url: spell(sentTo) };
-    const use = { hasValues: found.isInBody, isRead: proxy?.request_transform !== undefined };
-    const before: Message = { ...sentOf(decoded, use, opened, whole), hasValues: hasTokens };
+    const before: Message = { ...prepared, hasValues: hasTokens };
     const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
     if (outgoing instanceof CodeResponse) return outgoing;
     reserveGrowth(outgoing.body, opened.body);

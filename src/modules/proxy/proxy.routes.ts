@@ -211,7 +211,13 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
             method,
             url,
             exposeHeadRoute: false,
-            config: { permission: 'token:use', allowsAnonymous: true, forwards: true, idempotency: 'none' },
+            config: {
+              permission: 'token:use',
+              allowsAnonymous: true,
+              forwards: true,
+              takesDryRun: true,
+              idempotency: 'none',
+            },
             schema: forwardedSchema(method, url),
             handler: handle,
           });

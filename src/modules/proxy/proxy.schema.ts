@@ -28,7 +28,7 @@ import { BODY_TOO_LARGE } from './watch.ts';
 
 const description = `Forwards the request to a destination, with the values of tokens in place of expressions, and returns the response of the destination. The destination is that of a stored proxy (\`SVC-PROXY-KEY\`), or the URL in \`SVC-PROXY-URL\`. Expressions may stand in the path, the query, the headers and the body.
 
-The headers of the request are forwarded, except \`SVC-*\`, those of the connection, and those that reverse proxies set (\`Forwarded\`, \`X-Forwarded-*\`, \`Via\` and similar). The response has the status, headers and body of the destination, except headers about caching and browsers, which the vault sets. A response with \`SVC-PROXY-DESTINATION-STATUS\` came from a destination. An error of the proxy itself is a \`proxy_error\`.`;
+The headers of the request are forwarded, except \`SVC-*\`, those of the connection, and those that reverse proxies set (\`Forwarded\`, \`X-Forwarded-*\`, \`Via\` and similar). The response has the status, headers and body of the destination, except headers about caching and browsers, which the vault sets. A response with \`SVC-PROXY-DESTINATION-STATUS\` came from a destination. An error of the proxy itself is a \`proxy_error\`. With \`SVC-DRY-RUN: true\` and an API key nothing is opened, run or sent: the response says what decides about each token, and shows the request with masks in place of values.`;
 
 const below = {
   '/': '',

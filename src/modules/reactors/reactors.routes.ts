@@ -48,6 +48,8 @@ import { answer, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { disconnectOf } from '../../platform/http/connections.ts';
 import { workOf } from '../access/authenticate.ts';
+import { asksForDryRun } from '../access/dry-run-header.ts';
+import { dryRunReactor } from './dry-run.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';
 import { formulaVersions } from '../code/formulas.routes.ts';
 import { versionRoutes } from '../code/versions.routes.ts';
@@ -282,12 +284,12 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
   app.post(
     '/reactors/:id/react',
     {
-      config: { permission: 'token:use', idempotency: 'brief', runsCode: true },
+      config: { permission: 'token:use', idempotency: 'brief', runsCode: true, takesDryRun: true },
       schema: {
         operationId: 'invokeReactor',
         summary: 'Invoke a reactor',
         description:
-          'Replaces expressions in `args` by the values of tokens, checks and casts them by the request parameters of the formula, and runs the code with them in the sandbox. What the code returns under `raw` is `raw` of the response. What it returns under `tokenize` is tokenized, all or nothing, with the permissions of the application of the reactor, or of the caller if the reactor has none. The use of each token is logged before the code runs. The error classes of the SDK have their own statuses. Any other error of the code is a 500, with its message under `errors.error` and the line of the code in the header `SVC-CODE-LINE`, and the name of the error in `SVC-CODE-ERROR`.\n\nPermission: `token:use` on the container of each token.',
+          'Replaces expressions in `args` by the values of tokens, checks and casts them by the request parameters of the formula, and runs the code with them in the sandbox. What the code returns under `raw` is `raw` of the response. What it returns under `tokenize` is tokenized, all or nothing, with the permissions of the application of the reactor, or of the caller if the reactor has none. The use of each token is logged before the code runs. The error classes of the SDK have their own statuses. Any other error of the code is a 500, with its message under `errors.error` and the line of the code in the header `SVC-CODE-LINE`, and the name of the error in `SVC-CODE-ERROR`. With `SVC-DRY-RUN: true` no code runs: the response says what decides about each token, and has `args` with masks in place of values.\n\nPermission: `token:use` on the container of each token.',
         tags: ['Reactors'],
         params: reactorParams,
         body: reactRequest,
@@ -298,6 +300,10 @@ export const reactorsRoutes = (app: App, ctx: ReactorsContext): void => {
       },
     },
     async (request, reply) => {
+      if (asksForDryRun(request.headers)) {
+        const { id } = request.params;
+        return answer(reply, await dryRunReactor(ctx, workOf(request), id, request.body?.args));
+      }
       // With an idempotency key the run goes on: its answer is kept for the client to ask again.
       const signal = request.idempotency ? undefined : disconnectOf(reply);
       const { id } = request.params;

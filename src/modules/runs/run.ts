@@ -85,6 +85,11 @@ export class Run {
     this.#beganMs = ctx.monotonicMs();
   }
 
+  /** It is a dry run: nothing runs, and no end is recorded. */
+  leave(): void {
+    this.#isEnded = true;
+  }
+
   /**
    * Writes the log rows of its beginning, of which one begins the run in the same statement. Resolves after commit.
    * @param count runs in the transaction of the rows: what it throws leaves nothing written. @throws unavailable.

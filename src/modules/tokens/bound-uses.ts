@@ -15,17 +15,26 @@ const refuse = (ctx: Pick<TokensContext, 'metrics'>, row: Row, use: Use, breach:
   throw boundRefusal(row, breach, use.kind === 'proxy' ? use.host : undefined);
 };
 
-/** Every bound that exists must hold: that of the token, and that of the rule. @throws forbidden naming the attribute that does not. */
+/** Every bound that exists must hold: that of the token, and that of the rule. @returns the first that does not. */
+export const findFirstBreach = (
+  ctx: Pick<TokensContext, 'now'>,
+  work: Pick<Work, 'caller'>,
+  row: Row,
+  { use, key }: { use: Use; key: DigestKey },
+): Breach | undefined => {
+  const about = { token_id: row.id, key, now: ctx.now() };
+  return findBreach(row.bound_to, use, about) ?? findBreach(boundOfUse(work.caller, row), use, about);
+};
+
+/** @throws forbidden naming the attribute of a bound that does not hold. */
 export const checkBounds = (
   ctx: Pick<TokensContext, 'metrics' | 'now'>,
   work: Pick<Work, 'caller'>,
   row: Row,
-  { use, key }: { use: Use; key: DigestKey },
+  about: { use: Use; key: DigestKey },
 ): void => {
-  for (const bound of [row.bound_to, boundOfUse(work.caller, row)]) {
-    const breach = bound && findBreach(bound, use, { token_id: row.id, key, now: ctx.now() });
-    if (breach) refuse(ctx, row, use, breach);
-  }
+  const breach = findFirstBreach(ctx, work, row, about);
+  if (breach) refuse(ctx, row, about.use, breach);
 };
 
 /** Counts uses in a transaction. @throws forbidden where one is above its limit. */

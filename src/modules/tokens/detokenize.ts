@@ -77,10 +77,7 @@ export const openTokens = async (
 ): Promise<OpenedTokens> => {
   if (ids.size === 0) return { values: () => undefined, absent: {} };
   const rows = await findRows(ctx, work, { ids, isWhole });
-  if (rows.length < ids.size) {
-    const found = new Set(rows.map(({ id }) => id));
-    throw missing([...ids].filter((id) => !found.has(id)));
-  }
+  refuseMissing(ids, rows);
   beforeOpening?.(rows.reduce((sum, { sealed }) => sum + (sealed?.length ?? 0), 0));
   const opened = await openRows(ctx, work, rows, opening);
   const shown = shownOf(work, opened, opening);
@@ -191,6 +188,13 @@ export const missingSentence = (of: string, ids: readonly string[]): string => {
 };
 
 const missing = (ids: string[]): AppError => badRequest(missingSentence('Failed to detokenize some tokens', ids));
+
+/** @throws badRequest with the ids that have no row: unknown, expired, or of another tenant. */
+export const refuseMissing = (ids: ReadonlySet<string>, rows: readonly { id: string }[]): void => {
+  if (rows.length === ids.size) return;
+  const found = new Set(rows.map(({ id }) => id));
+  throw missing([...ids].filter((id) => !found.has(id)));
+};
 
 /**
  * Checks access to tokens and their bounds, and opens them, by id. The only way to a value that is to be used.

@@ -16,6 +16,7 @@ export const tokenEntities = [
 ] as const;
 
 const otherEntities = [
+  'access_review',
   'application',
   'log',
   'proxy',
@@ -100,6 +101,12 @@ export const VALUES_SEARCHED = 'Tokens searched by value';
 export const INVITATION_ACCEPTED = 'Tenant invitation accepted';
 /** The answer says who decides, and has no value. */
 export const ACCESS_EXPLAINED = 'Access explained';
+/** Nothing was opened for a destination or code, and nothing was sent. */
+export const DRY_RUN = 'Dry run';
+export const ACCESS_SIMULATED = 'Access change simulated';
+export const ACCESS_REVIEWED = 'Access reviewed';
+/** A person has read a review. The entity is the digest of its file; a note of the person follows. */
+export const ACCESS_ATTESTED = 'Access review attested';
 /** The operator wrote all tokens of a tenant to an encrypted file. */
 export const TOKENS_EXPORTED = 'Tokens exported';
 /** One more API key of an application. */

@@ -90,6 +90,24 @@ export const countDailyItems = async (
   return { counted, allowed };
 };
 
+/** Of tokens: how many the budget of a day has counted, and how many of these are not among them. */
+const FIND_DAILY_COUNT = `SELECT coalesce(max(b.counted), 0)::int AS counted,
+  (SELECT count(*) FROM (SELECT DISTINCT unnest($5::text[])) AS wanted (id)
+    WHERE NOT EXISTS (SELECT FROM daily_tokens t WHERE t.tenant_id = $1::uuid AND t.budget_id = max(b.id::text)::uuid
+      AND t.token_id = wanted.id))::int AS fresh
+FROM daily_budgets b WHERE b.tenant_id = $1::uuid AND b.application_id = $2::uuid AND b.limit_name = $3 AND b.day = $4::date`;
+
+/** Counts nothing. */
+export const findDailyCount = async (
+  { query, tenant_id }: TenantQuery,
+  { application_id, limit, day }: Pick<DailyBudget, 'application_id' | 'limit' | 'day'>,
+  token_ids: readonly string[],
+): Promise<{ counted: number; fresh: number }> => {
+  const values = [tenant_id, application_id, limit, day, token_ids];
+  const [found] = await query('find-daily-count', FIND_DAILY_COUNT, values);
+  return found as { counted: number; fresh: number };
+};
+
 /** Removes what is counted for an application. The sweep removes the tokens of its budgets. */
 export const deleteCountsOf = async (
   { prisma, tenant_id }: PrismaTransaction,

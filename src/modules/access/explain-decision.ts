@@ -1,9 +1,23 @@
 // Explains a decision of the access rules: which rule decides, which were skipped and why, and how much is shown. Pure.
-import type { Visibility } from '../access/access-rule.ts';
-import type { Permission } from '../access/permissions.ts';
-import { byPriority, findDecider, type SkipReason } from '../access/rule-walk.ts';
-import { findDeciderFor, type Target, visibilityOf, visibilityUnder } from '../access/rules.ts';
-import type { Subject } from './subject.ts';
+import type { AccessRule, Visibility } from './access-rule.ts';
+import type { Caller } from './caller.ts';
+import type { Permission } from './permissions.ts';
+import { byPriority, type DecidingRights, findDecider, type SkipReason } from './rule-walk.ts';
+import { findDeciderFor, type Target, visibilityOf, visibilityUnder } from './rules.ts';
+
+/** Whom a question about access is about. */
+export type Subject = {
+  entity_type: 'application' | 'tenant_member';
+  id: string;
+  /** What decides, with the limits of the caller. */
+  rights: DecidingRights & Pick<Caller, 'allowed_hosts' | 'limits'>;
+  /** As they decide where a member asks for a value. Undefined for applications, and for a role that sees no value. */
+  asking?: DecidingRights | undefined;
+  /** In the order of the application's record. */
+  rules: readonly AccessRule[];
+  /** Of a member. */
+  role?: string;
+};
 
 export type By = {
   kind: 'rule' | 'permission' | 'role' | 'nothing';

@@ -1,0 +1,88 @@
+// Answers a dry run of the proxy: what decides about each token, and the request that would leave, with masks in place of values.
+import { isUtf8 } from 'node:buffer';
+import { DRY_RUN, logRow } from '../../platform/db/audit-record.ts';
+import type { Headers } from '../../platform/egress/headers.ts';
+import type { Use } from '../access/bounds.ts';
+import type { Check } from '../access/checks.ts';
+import { mayAnywhere } from '../access/rules.ts';
+import type { Work } from '../access/work.ts';
+import { createExpansion, type Expansion, type References } from '../tokens/expressions/expansion.ts';
+import { maskExpressions } from '../tokens/expressions/mask-expressions.ts';
+import { findMaskedUse, isAllowed, maskRows } from '../tokens/masked-use.ts';
+import type { ProxyContext } from './context.ts';
+import { checkHosts } from './host-checks.ts';
+import type { ProxyForUse } from './proxy-finder.ts';
+import type { AnswerWithin } from './request.ts';
+import type { SpelledUrl } from './target.ts';
+
+/** A longer body is left out: an answer is read by a person. */
+export const DRY_BODY_MAX = 262_144;
+
+/** What would be sent: before the request transform, if there is one. `body` is undefined for a stream. */
+export type Leaving = {
+  sentTo: SpelledUrl;
+  path: string;
+  query: string;
+  headers: Headers;
+  body: Uint8Array | undefined;
+};
+
+type LeftOut = 'streamed' | 'binary' | 'larger than 256 KB';
+
+const bodyOf = (body: Uint8Array | undefined, isStreamed: boolean): { body?: string; body_left_out?: LeftOut } => {
+  if (isStreamed) return { body_left_out: 'streamed' };
+  if (body === undefined) return {};
+  if (body.byteLength > DRY_BODY_MAX) return { body_left_out: 'larger than 256 KB' };
+  return isUtf8(body) ? { body: Buffer.from(body).toString() } : { body_left_out: 'binary' };
+};
+
+/** The path that the caller sent; with the one of the destination before it only for who may read the proxy. */
+const pathOf = (work: Work, proxy: ProxyForUse | undefined, { sentTo, path, query }: Leaving): string => {
+  if (!proxy || mayAnywhere(work, 'proxy:read')) return sentTo.target;
+  return (path === '' ? '/' : path) + (query === '' ? '' : `?${query}`);
+};
+
+/** What a dry run has of its request. */
+export type DryRequest = {
+  method: string;
+  proxy: ProxyForUse | undefined;
+  /** As it is written, for the checks of its host. */
+  url: string;
+  references: References;
+  use: Use;
+  isStreamed: boolean;
+  /** Writes the request with what an expansion gives. @throws as a request does for what does not fit its place. */
+  prepare(expansion: Expansion): Leaving;
+};
+
+const shownRequest = (work: Work, { method, proxy, isStreamed }: DryRequest, leaving: Leaving) => ({
+  method,
+  host: leaving.sentTo.url.host,
+  path: pathOf(work, proxy, leaving),
+  header_names: [...new Set(leaving.headers.map(([name]) => name.toLowerCase()))],
+  ...bodyOf(leaving.body, isStreamed),
+  is_before_transform: proxy?.request_transform !== undefined,
+});
+
+/** @throws badRequest for unknown tokens; invalidInput for what does not fit its place; unavailable. */
+export const answerDryRun = async (ctx: ProxyContext, work: Work, asked: DryRequest): Promise<AnswerWithin> => {
+  const { proxy, url, references, prepare } = asked;
+  const use = await findMaskedUse(ctx, work, references, asked.use);
+  const proxyHosts = proxy && { hosts: proxy.allowed_hosts };
+  const hostChecks = checkHosts(ctx, { url, ...(proxyHosts && { proxyHosts }) }, work.caller);
+  const checks: Check[] = [...hostChecks, ...use.checks];
+  const isLeaving = isAllowed({ tokens: use.tokens, checks });
+  const request = isLeaving ? shownRequest(work, asked, prepare(maskingOf(ctx, references, use.maskOf))) : undefined;
+  const of = { entity_type: 'proxy', entity_ids: [proxy?.id ?? work.tenant_id] };
+  await work.log([logRow(ctx, work, { operation: 'read', ...of, message: DRY_RUN }), ...maskRows(ctx, work, use)]);
+  const answer = { decision: isLeaving ? 'allowed' : 'refused', tokens: use.tokens, checks, request };
+  const body = Buffer.from(JSON.stringify(answer));
+  const headers: Headers = [['content-type', 'application/json; charset=utf-8']];
+  return { status: 200, statusText: 'OK', headers, body, bodyBytes: body.length, destination_status: undefined };
+};
+
+const maskingOf = (
+  ctx: Pick<ProxyContext, 'expressionEnvironment'>,
+  references: References,
+  maskOf: Parameters<typeof createExpansion>[0],
+): Expansion => maskExpressions(createExpansion(maskOf, ctx.expressionEnvironment, references));

@@ -41,7 +41,15 @@ describe('of random applications, rules, tokens and hosts', () => {
   const ruleOf = (ids: string[]) => ({
     priority: 1 + next(3),
     transform: one(['redact', 'mask', 'reveal']),
-    permissions: one([['token:read'], ['token:use'], ['token:read', 'token:use']]),
+    ...one([
+      { permissions: ['token:read'] },
+      { permissions: ['token:use'] },
+      { permissions: ['token:read', 'token:use'] },
+      {
+        permissions: ['token:use'],
+        bound_to: one([{ hosts: ['upstream.test'] }, { max_uses: 2 }, { places: ['body'] }]),
+      },
+    ]),
     ...(next(3) === 0
       ? { conditions: [{ attribute: 'id', operator: 'equals', value: one(ids) }] }
       : { container: one(['/', ...CONTAINERS]) }),
@@ -53,7 +61,9 @@ describe('of random applications, rules, tokens and hosts', () => {
     for (let index = 0; index < 12; index += 1) {
       const value = `VALUE-${index}-END`;
       const mask = index % 2 === 0 ? `mask-${index}` : undefined;
-      const id = await tokenOf(server, value, { containers: [one(CONTAINERS)], ...(mask && { mask }) });
+      const bound_to = [undefined, { hosts: ['*.upstream.test'] }, { max_uses: 4 }, undefined][index % 4];
+      const more = { ...(mask && { mask }), ...(bound_to && { bound_to }) };
+      const id = await tokenOf(server, value, { containers: [one(CONTAINERS)], ...more });
       tokens.push({ id, value, mask });
     }
     const port = new URL(url).port;

@@ -152,6 +152,26 @@ describe('a dry run', () => {
     expect(url).toContain('upstream.test');
   });
 
+  test('asks the bounds of tokens, and uses none of their uses', async () => {
+    const { server } = house;
+    const make = (bound_to: object) => tokenOf(server, 'SECRET', { mask: 'mask', bound_to });
+    const elsewhere = await make({ hosts: ['api.example.com'] });
+    const byHost = await dry('/proxy', { json: `{{ ${elsewhere} }}` });
+    expect([byHost.decision, byHost.tokens[0].checks.at(-1)]).toEqual([
+      'refused',
+      { name: 'bound_to', ok: false, detail: 'bound_to.hosts does not name this host.' },
+    ]);
+    const once = await make({ max_uses: 1 });
+    const json = `{{ ${once} }}`;
+    for (let turn = 0; turn < 3; turn += 1) expect((await dry('/proxy', { json })).decision).toBe('allowed');
+    expect((await send('/proxy', { json })).status).toBe(200);
+    const used = await dry('/proxy', { json });
+    expect([used.decision, used.tokens[0].checks.at(-1).detail]).toEqual(['refused', 'bound_to.max_uses is used up.']);
+    const reactor = await makeReactor(server, 'return { raw: 1 };');
+    const run = await react(server, reactor, { a: `{{ ${elsewhere} }}` }, { headers: DRY });
+    expect(run.body.decision).toBe('refused');
+  });
+
   test('runs no transform, writes no run and no use, and says that it is before the transform', async () => {
     const { server, url } = house;
     const id = await tokenOf(server, 'SECRET', { mask: 'mask' });

@@ -192,7 +192,7 @@ test('a replay shows no key that was deleted, was replaced or has ended since', 
 test('a decision that is not recorded only refuses', () => {
   /** They throw, and show nothing. */
   const refusing = ['changeToken', 'seesValue', 'degreeOf', 'isSeen', 'dropForbidden'];
-  /** For pages and reviews, whose answers are not kept. */
+  /** For pages, reviews and simulations, whose answers are not kept. */
   const unkept = ['showLastFour', 'reachOf'];
   const deciding = ['wouldDecide', 'decide', 'getTransformOfNew', 'decideAgain'];
   const modules = join(import.meta.dirname, '../../src/modules');

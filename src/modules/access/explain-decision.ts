@@ -1,9 +1,10 @@
 // Explains a decision of the access rules: which rule decides, which were skipped and why, and how much is shown. Pure.
-import type { AccessRule, Visibility } from './access-rule.ts';
+import type { AccessRule, Transform, Visibility } from './access-rule.ts';
+import type { StoredBound } from './bounds.ts';
 import type { Caller } from './caller.ts';
 import type { Permission } from './permissions.ts';
 import { byPriority, type DecidingRights, findDecider, type SkipReason } from './rule-walk.ts';
-import { findDeciderFor, type Target, visibilityOf, visibilityUnder } from './rules.ts';
+import { findDeciderFor, type Target, transformUnder, visibilityUnder } from './rules.ts';
 
 /** Whom a question about access is about. */
 export type Subject = {
@@ -35,26 +36,35 @@ export type Decision = {
   skipped: { rule_index: number; why: SkipReason }[];
 };
 
+/** `masked`: whether it has a mask. */
+export type ExplainedToken = { masked: boolean; bound_to?: StoredBound | null };
+
 export const isOnTokens = (permission: Permission): boolean => permission.startsWith('token:');
 
 /** How much of a value an operation gives to its caller, or to code and destinations. Others give none. */
-const shownUnder = (permission: Permission, transform: Parameters<typeof visibilityOf>[0], hasMask: boolean) => {
+const shownUnder = (
+  permission: Permission,
+  transform: Transform | undefined,
+  { masked, bound_to }: ExplainedToken,
+): Visibility => {
   if (transform === undefined) return 'nothing';
-  if (permission === 'token:use' || permission === 'token:read' || permission === 'token:search')
-    return visibilityUnder(permission, transform, hasMask);
+  if (permission === 'token:use') return visibilityUnder(permission, transform, masked);
+  // A value that is bound to destinations is not read.
+  if (permission === 'token:read' || permission === 'token:search')
+    return visibilityUnder(permission, transformUnder(bound_to, transform) ?? transform, masked);
   // An answer to a change has the masked value (docs/decisions/0008-access-rules.md).
-  return hasMask && transform !== 'redact' ? 'masked' : 'nothing';
+  return masked && transform !== 'redact' ? 'masked' : 'nothing';
 };
 
 /**
  * @param target the token, or a container with no token; undefined for a permission that is on no token.
- * @param hasMask whether the token has a mask. Of a container, that of a token with one is explained.
+ * @param token of a container, one with a mask and without a bound is explained.
  */
 export const explainDecision = (
   { rights, asking, rules, role }: Subject,
   permission: Permission,
   target: Target | undefined,
-  hasMask = true,
+  token: ExplainedToken = { masked: true },
 ): Decision => {
   const inRecord = byPriority(rules.map((rule, index) => ({ priority: rule.priority, rule, index })));
   const skipped: Decision['skipped'] = [];
@@ -65,7 +75,7 @@ export const explainDecision = (
     ? findDeciderFor(rights, permission, target, skip)
     : findDecider(rights, permission, () => true);
   const deciding = asking && target ? findDeciderFor(asking, permission, target) : decider;
-  const shows = target ? shownUnder(permission, deciding?.transform, hasMask) : 'nothing';
+  const shows = target ? shownUnder(permission, deciding?.transform, token) : 'nothing';
   const isAllowed = decider !== undefined;
   if (role !== undefined) return { isAllowed, by: { kind: 'role', description: role }, shows, skipped: [] };
   if (!isAllowed) return { isAllowed, by: { kind: 'nothing' }, shows, skipped };

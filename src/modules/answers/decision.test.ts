@@ -103,7 +103,7 @@ test('of 100,000 random callers and tokens, each explanation is the decision', (
     const permission = one(next, PERMISSIONS);
     const target = { container: one(next, CONTAINERS), ...(next(3) > 0 && { id: one(next, IDS) }) };
     const hasMask = next(2) === 0;
-    const found = explainDecision(subject, permission, target, hasMask);
+    const found = explainDecision(subject, permission, target, { masked: hasMask });
     const { by, skipped } = model(subject, permission, target);
     const transform = wouldDecide(subject.rights, permission, target);
     const wrong =

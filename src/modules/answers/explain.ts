@@ -6,15 +6,17 @@ import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { isStorableText } from '../../platform/json/json.ts';
 import { type Check, ruleCheck, tokenChecks } from '../access/checks.ts';
 import { findDailyCheck } from '../access/daily-counts.ts';
-import { type By, type Decision, explainDecision, isOnTokens } from '../access/explain-decision.ts';
+import { type By, type Decision, explainDecision, isOnTokens, type Subject } from '../access/explain-decision.ts';
 import type { Permission } from '../access/permissions.ts';
-import { mayAnywhere } from '../access/rules.ts';
+import { findDeciderFor, mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { checkHosts, type Destination } from '../proxy/host-checks.ts';
 import { openRoute } from '../proxy/proxy-finder.ts';
-import { findProxy } from '../proxy/rows.ts';
+import { findUsableProxy } from '../proxy/rows.ts';
+import { type PinnedProxy, useOf } from '../proxy/use.ts';
+import { findBoundChecks } from '../tokens/bound-uses.ts';
 import type { AnswersContext } from './context.ts';
-import { findTokenPlace, type TokenPlace } from './rows.ts';
+import { findPlaces, type TokenPlace } from './rows.ts';
 import { findSubject } from './subject.ts';
 
 export type Question = {
@@ -57,19 +59,43 @@ const checkQuestion = (question: Question): void => {
   if (errors.length > 0) throw invalidInput(errors);
 };
 
+/** Of the proxy, what a use of it pins. */
+type Asked = Destination & { proxy?: PinnedProxy };
+
 const findDestination = async (
   ctx: AnswersContext,
   work: Work,
-  question: Question,
-): Promise<Destination | undefined> => {
-  const { host, proxy_id } = question;
+  { host, proxy_id }: Question,
+): Promise<Asked | undefined> => {
   if (host !== undefined) return { url: `https://${host}/` };
   if (proxy_id === undefined) return undefined;
-  const proxy = await findProxy(work.db, proxy_id);
-  if (!proxy) throw notFound('proxy');
+  const row = await findUsableProxy(work.db, proxy_id);
+  if (!row) throw notFound('proxy');
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
-  const { destination_url } = openRoute(ctx, work.tenant_id, keys, proxy.id, proxy.sealed);
-  return { url: destination_url, proxyHosts: { hosts: hostsOf(proxy.allowed_hosts) } };
+  const route = openRoute(ctx, work.tenant_id, keys, row.id, row.sealed);
+  const { destination_url, request_transform, response_transform } = route;
+  const code = { configuration: route.configuration ?? {}, application_id: row.application_id ?? undefined };
+  const proxy = { id: row.id, destination_url, request_transform, response_transform, ...code };
+  return { url: destination_url, proxyHosts: { hosts: hostsOf(row.allowed_hosts) }, proxy };
+};
+
+/** Where a token stands in a request is not asked: a bound to places holds. */
+const nowhere = () => [];
+
+const findBoundCheck = async (
+  ctx: AnswersContext,
+  work: Work,
+  { id: application_id, rights }: Subject,
+  token: TokenPlace,
+  destination: Asked | undefined,
+): Promise<Check[]> => {
+  const url = destination && URL.parse(destination.url);
+  const use = url ? useOf(url, destination?.proxy, nowhere) : undefined;
+  const { digest: key } = await ctx.keyring.tenantKeys(work.tenant_id);
+  const { id, bound_to } = token;
+  const ofRule = findDeciderFor(rights, 'token:use', token)?.bound_to;
+  const asked = { use, key, application_id, now: ctx.now() };
+  return [...(await findBoundChecks(work.db, [{ id, bound_to, ofRule }], asked)).values()];
 };
 
 /** In place of a token of a container: one that is not counted yet. The id of no token is empty. */
@@ -84,7 +110,7 @@ const limitOf = (permission: Permission, shows: Decision['shows']): DailyLimit |
 
 const findToken = async (work: Work, token_id: string | undefined): Promise<TokenPlace | undefined> => {
   if (token_id === undefined) return undefined;
-  const token = isStorableText(token_id) ? await findTokenPlace(work.db, token_id) : undefined;
+  const token = isStorableText(token_id) ? (await findPlaces(work.db, [token_id]))[0] : undefined;
   if (!token) throw notFound('token');
   return token;
 };
@@ -102,12 +128,13 @@ export const explainAccess = async (ctx: AnswersContext, work: Work, question: Q
   const token = await findToken(work, token_id);
   const destination = await findDestination(ctx, work, question);
   const target = token ?? (container === undefined ? undefined : { container });
-  const decision = explainDecision(subject, permission, target, token?.masked);
+  const decision = explainDecision(subject, permission, target, token);
   const limit = limitOf(permission, decision.shows);
   const checks = [
     ruleCheck(decision, permission),
     ...(token ? tokenChecks(token, ctx.now()) : []),
     ...(destination ? checkHosts(ctx, destination, subject.rights) : []),
+    ...(token && permission === 'token:use' ? await findBoundCheck(ctx, work, subject, token, destination) : []),
     ...(limit ? await findDailyCheck(ctx, work, subject, limit, token ? [token.id] : [NO_TOKEN]) : []),
   ];
   const isAllowed = checks.every(({ ok }) => ok);

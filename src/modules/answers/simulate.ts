@@ -4,13 +4,15 @@ import { DAY_MS } from '../../platform/base/times.ts';
 import { firstIdAt, GREATEST_ID } from '../../platform/crypto/ids.ts';
 import { ACCESS_SIMULATED, logRow, tokenEntities } from '../../platform/db/audit-record.ts';
 import { isOnList } from '../../platform/egress/destination.ts';
+import { withoutNulls } from '../../platform/base/optional.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import type { AskedRule, Visibility } from '../access/access-rule.ts';
 import { tryChange } from '../access/applications.ts';
+import { allowsLogged } from '../access/bounds.ts';
 import { isPermission, type Permission, publicPermissions } from '../access/permissions.ts';
 import { findApplication } from '../access/rows/applications.ts';
 import { byPriority, type DecidingRights } from '../access/rule-walk.ts';
-import { holdsAnywhere, mayAnywhere, visibilityUnder, wouldDecide } from '../access/rules.ts';
+import { findDeciderFor, holdsAnywhere, mayAnywhere, transformUnder, visibilityUnder } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import type { AnswersContext } from './context.ts';
 import { findPlaces, listActs, type LoggedAct, type TokenPlace } from './rows.ts';
@@ -80,11 +82,17 @@ const degrees = { refused: 0, nothing: 1, masked: 2, value: 3 } as const;
 
 type Degree = keyof typeof degrees;
 
-const degreeUnder = (rights: Rights, permission: Permission, host: string | null, place?: TokenPlace): Degree => {
-  if (!mayReach(rights, host)) return 'refused';
+const degreeUnder = (rights: Rights, permission: Permission, act: LoggedAct, place?: TokenPlace): Degree => {
+  if (!mayReach(rights, act.destination_host)) return 'refused';
   if (!place) return holdsAnywhere(rights, permission) ? 'nothing' : 'refused';
-  const transform = wouldDecide(rights, permission, place);
-  return transform === undefined ? 'refused' : visibilityUnder(permission, transform, place.masked);
+  const decider = findDeciderFor(rights, permission, place);
+  if (!decider) return 'refused';
+  if (permission !== 'token:use')
+    return visibilityUnder(permission, transformUnder(place.bound_to, decider.transform), place.masked);
+  const { destination_host, reactor_id, proxy_id } = act;
+  const logged = withoutNulls({ destination_host, reactor_id, proxy_id });
+  if (decider.bound_to && !allowsLogged(decider.bound_to, logged)) return 'refused';
+  return visibilityUnder(permission, decider.transform, place.masked);
 };
 
 const changedTo = (before: Degree, after: Degree): Exclude<keyof Simulated, 'examined' | 'unknown'> | undefined => {
@@ -112,16 +120,15 @@ const examine = (
       found.unknown += 1;
       continue;
     }
-    const host = act.destination_host;
-    const was = degreeUnder(before, permission, host, place);
-    const would_be = degreeUnder(after, permission, host, place);
+    const was = degreeUnder(before, permission, act, place);
+    const would_be = degreeUnder(after, permission, act, place);
     const name = changedTo(was, would_be);
     if (!name) continue;
     found[name].count += 1;
     const { entity_type, id: log_id } = act;
     const sample = { log_id, permission, entity_type, entity_id, container: place?.container, was, would_be };
     if (found[name].samples.length < SAMPLES_MAX)
-      found[name].samples.push({ ...sample, destination_host: host ?? undefined });
+      found[name].samples.push({ ...sample, destination_host: act.destination_host ?? undefined });
   }
 };
 

@@ -30,10 +30,7 @@ import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transformAnswer } from './code-call.ts';
 import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bodies/take-body.ts';
-import { findInSlices, findNothing, type FoundExpressions } from './bodies/expressions.ts';
-import type { Use } from '../access/bounds.ts';
-import { canonicalHost } from '../../platform/base/host-names.ts';
-import { maskOfCode } from './mask-transform.ts';
+import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { answerDryRun } from './dry-run.ts';
 import { forwardingFault } from './faults.ts';
@@ -41,10 +38,11 @@ import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import type { Message } from './message.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
-import { pinOfProxy, type ProxyForUse } from './proxy-finder.ts';
+import type { ProxyForUse } from './proxy-finder.ts';
 import { type Base, destinationOf, parseTarget, refuseLongUrl, spell, type SpelledUrl, type Target } from './target.ts';
 import { Run } from '../runs/run.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
+import { useOf } from './use.ts';
 
 /** Code of a proxy may call proxies whose code calls proxies. Each level occupies one of the tenant's runs. */
 const DEPTH_MAX = 3;
@@ -295,7 +293,7 @@ const exchange = async (
     const use = { hasValues: found.isInBody, isRead: proxy?.request_transform !== undefined };
     return { opened, sentTo, before: sentOf(decoded, use, opened, whole) };
   };
-  const use = useOf(asWritten.url, proxy, found);
+  const use = useOf(asWritten.url, proxy, found.placesOf);
   if (isDry && work) {
     const leaving = (expansion: Expansion) => {
       const { opened, sentTo, before } = prepare(expansion);
@@ -435,17 +433,6 @@ const rightsOf = (
   opened: nested.opened,
   endsAtMs: nested.endsAtMs,
   answerProxy: (application, call) => forwardForCode(ctx, application, call, nested),
-});
-
-/** What a request does with the values in it, for their bounds. The built-in mask gets them too, and sends them nowhere. */
-const useOf = ({ hostname }: URL, proxy: ProxyForUse | undefined, { placesOf }: FoundExpressions): Use => ({
-  kind: 'proxy',
-  host: canonicalHost(hostname),
-  proxy: proxy && { id: proxy.id, pin: (key) => pinOfProxy(key, proxy) },
-  hasCode: [proxy?.request_transform, proxy?.response_transform].some(
-    (code) => code !== undefined && maskOfCode(code) === undefined,
-  ),
-  placesOf,
 });
 
 const passThrough = (answer: EgressResponse): AnswerWithin => {

@@ -1,12 +1,22 @@
 // Asks the bounds of a token, and of the access rule that lets a caller use it, about one use; counts uses.
-import { boundRefusal, type Breach, findBreach, type Use, usedUp } from '../access/bounds.ts';
+import {
+  bindsDestination,
+  boundRefusal,
+  type Breach,
+  findBreach,
+  type StoredBound,
+  type Use,
+  usedUp,
+} from '../access/bounds.ts';
+import type { Check } from '../access/checks.ts';
 import { boundOfUse } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import type { DigestKey } from '../../platform/crypto/digest.ts';
+import type { TenantQuery } from '../../platform/db/database.ts';
 import type { Query } from '../../platform/db/statements.ts';
 import type { TokensContext } from './context.ts';
 import type { StoredValue } from './rows/token-row.ts';
-import { type CountedUse, countUses } from './rows/token-uses.ts';
+import { type CountedUse, countUses, findSpent } from './rows/token-uses.ts';
 
 type Row = Pick<StoredValue, 'id' | 'type' | 'container' | 'bound_to'>;
 
@@ -15,30 +25,67 @@ const refuse = (ctx: Pick<TokensContext, 'metrics'>, row: Row, use: Use, breach:
   throw boundRefusal(row, breach, use.kind === 'proxy' ? use.host : undefined);
 };
 
-/** Every bound that exists must hold: that of the token, and that of the rule. @returns the first that does not. */
-export const findFirstBreach = (
-  ctx: Pick<TokensContext, 'now'>,
-  work: Pick<Work, 'caller'>,
-  row: Row,
-  { use, key }: { use: Use; key: DigestKey },
-): Breach | undefined => {
-  const about = { token_id: row.id, key, now: ctx.now() };
-  return findBreach(row.bound_to, use, about) ?? findBreach(boundOfUse(work.caller, row), use, about);
-};
-
-/** @throws forbidden naming the attribute of a bound that does not hold. */
+/** Every bound that exists must hold: that of the token, and that of the rule. @throws forbidden naming the attribute that does not. */
 export const checkBounds = (
   ctx: Pick<TokensContext, 'metrics' | 'now'>,
   work: Pick<Work, 'caller'>,
   row: Row,
-  about: { use: Use; key: DigestKey },
+  { use, key }: { use: Use; key: DigestKey },
 ): void => {
-  const breach = findFirstBreach(ctx, work, row, about);
-  if (breach) refuse(ctx, row, about.use, breach);
+  for (const bound of [row.bound_to, boundOfUse(work.caller, row)]) {
+    const breach = bound && findBreach(bound, use, { token_id: row.id, key, now: ctx.now() });
+    if (breach) refuse(ctx, row, use, breach);
+  }
 };
 
 /** Counts uses in a transaction. @throws forbidden where one is above its limit. */
 export type CountUses = (query: Query) => Promise<void>;
+
+/** What one use of a token is counted for. */
+const countedUses = (
+  { id: token_id, bound_to }: { id: string; bound_to: StoredBound | null },
+  ofRule: StoredBound | undefined,
+  application_id: string,
+): CountedUse[] => [
+  ...(bound_to?.max_uses === undefined ? [] : [{ token_id, application_id: undefined, most: bound_to.max_uses }]),
+  ...(ofRule?.max_uses === undefined ? [] : [{ token_id, application_id, most: ofRule.max_uses }]),
+];
+
+/** A use that is only asked about. `use` is undefined where no destination is named: then times and counts are asked. */
+export type AskedUse = { use: Use | undefined; key: DigestKey; application_id: string; now: Date };
+
+/** A token with its own bound, and the one of the rule that lets a caller use it. */
+export type BoundToken = { id: string; bound_to: StoredBound | null; ofRule: StoredBound | undefined };
+
+const isOver = (bound: StoredBound | null | undefined, now: Date): boolean =>
+  bound?.until !== undefined && Date.parse(bound.until) <= now.getTime();
+
+/** The check of each token's bounds, as a use of it would be checked and counted. Counts nothing. */
+export const findBoundChecks = async (
+  db: TenantQuery,
+  tokens: readonly BoundToken[],
+  { use, key, application_id, now }: AskedUse,
+): Promise<ReadonlyMap<string, Check>> => {
+  const spent = await findSpent(
+    db,
+    tokens.flatMap((token) => countedUses(token, token.ofRule, application_id)),
+  );
+  const checkOf = ({ id, bound_to, ofRule }: BoundToken): Check => {
+    const refused = (detail: string): Check => ({ name: 'bound_to', ok: false, detail });
+    for (const bound of [bound_to, ofRule]) {
+      const breach = use && findBreach(bound, use, { token_id: id, key, now });
+      if (breach) return refused(`bound_to.${breach.bound} ${breach.sentence}.`);
+      if (isOver(bound, now)) return refused('bound_to.until is over.');
+    }
+    if (spent.has(id)) return refused('bound_to.max_uses is used up.');
+    const isOpen = use === undefined && (bindsDestination(bound_to) || bindsDestination(ofRule));
+    const detail = isOpen
+      ? 'A bound names where the value may go: ask about a host or a proxy.'
+      : 'No bound refuses it.';
+    return { name: 'bound_to', ok: true, detail };
+  };
+  return new Map(tokens.map((token) => [token.id, checkOf(token)]));
+};
 
 /** Undefined where no bound counts uses. */
 export const countingOf = (
@@ -47,14 +94,7 @@ export const countingOf = (
   rows: readonly Row[],
   use: Use,
 ): CountUses | undefined => {
-  const counted = rows.flatMap((row): CountedUse[] => {
-    const own = row.bound_to?.max_uses;
-    const ofRule = boundOfUse(work.caller, row)?.max_uses;
-    return [
-      ...(own === undefined ? [] : [{ token_id: row.id, application_id: undefined, most: own }]),
-      ...(ofRule === undefined ? [] : [{ token_id: row.id, application_id: work.actor_id, most: ofRule }]),
-    ];
-  });
+  const counted = rows.flatMap((row) => countedUses(row, boundOfUse(work.caller, row), work.actor_id));
   if (counted.length === 0) return undefined;
   return async (query) => {
     const above = await countUses(query, work.tenant_id, counted);

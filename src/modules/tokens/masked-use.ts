@@ -2,14 +2,14 @@
 import { type LoggedToken, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
-import type { Breach, Use } from '../access/bounds.ts';
+import type { Use } from '../access/bounds.ts';
 import { type Check, ruleCheck, tokenChecks } from '../access/checks.ts';
 import { findDailyCheck } from '../access/daily-counts.ts';
 import { type Decision, explainDecision, type Subject } from '../access/explain-decision.ts';
-import { decide, visibilityOf } from '../access/rules.ts';
+import { boundOfUse, decide, visibilityOf } from '../access/rules.ts';
 import { findOwnSubject } from '../access/subject.ts';
 import type { Work } from '../access/work.ts';
-import { findFirstBreach } from './bound-uses.ts';
+import { findBoundChecks } from './bound-uses.ts';
 import type { TokensContext } from './context.ts';
 import { findRows, type FoundRow, refuseMissing } from './detokenize.ts';
 import type { ExpansionRecord, References } from './expressions/expansion.ts';
@@ -34,12 +34,6 @@ export type MaskedUse = {
   /** Whether a mask was opened, and for which tokens. */
   shown: LoggedToken[];
 };
-
-/** `max_uses` is decided when a use is counted, which a dry run does not. */
-const boundCheck = (breach: Breach | undefined): Check =>
-  breach
-    ? { name: 'bound_to', ok: false, detail: `bound_to.${breach.bound} ${breach.sentence}.` }
-    : { name: 'bound_to', ok: true, detail: 'No bound of the token or the rule refuses it.' };
 
 /** Only the mask is kept of what was opened. */
 const masksOf = (
@@ -69,6 +63,11 @@ export const findMaskedUse = async (
   const rows = ids.size === 0 ? [] : await findRows(ctx, work, { ids, isWhole });
   refuseMissing(ids, rows);
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
+  const bounds = await findBoundChecks(
+    work.db,
+    rows.map((row) => ({ id: row.id, bound_to: row.bound_to, ofRule: boundOfUse(work.caller, row) })),
+    { use, key: keys.digest, application_id: work.actor_id, now: ctx.now() },
+  );
   const meter = createMeter();
   const masks = new Map<string, ReturnType<typeof masksOf>>();
   const shown: LoggedToken[] = [];
@@ -81,11 +80,11 @@ export const findMaskedUse = async (
       masks.set(row.id, masksOf(ctx, work, { row, kept, isWhole, meter }));
       shown.push({ id: row.id, type: row.type, disclosure: 'masked' });
     }
-    const found = explainDecision(subject, 'token:use', row, hasOne);
+    const found = explainDecision(subject, 'token:use', row, { masked: hasOne });
     const { by, shows, skipped, isAllowed } = found;
-    const breach = findFirstBreach(ctx, work, row, { use, key: keys.digest });
-    const checks = [ruleCheck(found, 'token:use'), ...tokenChecks(row, ctx.now()), boundCheck(breach)];
-    const decision = isAllowed && !breach ? 'allowed' : 'refused';
+    const bound = bounds.get(row.id);
+    const checks = [ruleCheck(found, 'token:use'), ...tokenChecks(row, ctx.now()), ...(bound ? [bound] : [])];
+    const decision = isAllowed && bound?.ok !== false ? 'allowed' : 'refused';
     return { id: row.id, decision, by, shows, checks, skipped };
   };
   const tokens = await ctx.accounts.runInTurns(work.tenant_id, mapInSlices(rows, usedToken));

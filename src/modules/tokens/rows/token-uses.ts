@@ -43,6 +43,26 @@ export const countUses = async (
   );
 };
 
+const FIND_SPENT = `
+SELECT DISTINCT w.token_id FROM unnest($2::text[], $3::uuid[], $4::int[]) AS w(token_id, application_id, most)
+JOIN token_uses u ON u.tenant_id = $1::uuid AND u.token_id = w.token_id AND u.application_id = w.application_id
+WHERE u.uses >= w.most`;
+
+/** The tokens of which one use more would be above a limit. Counts nothing. */
+export const findSpent = async (
+  { query, tenant_id }: TenantQuery,
+  uses: readonly CountedUse[],
+): Promise<ReadonlySet<string>> => {
+  if (uses.length === 0) return new Set();
+  const found = (await query('find-spent-uses', FIND_SPENT, [
+    tenant_id,
+    uses.map(({ token_id }) => token_id),
+    uses.map(({ application_id = EVERY_CALLER }) => application_id),
+    uses.map(({ most }) => most),
+  ])) as { token_id: string }[];
+  return new Set(found.map(({ token_id }) => token_id));
+};
+
 /** Counted uses of tokens under their own bounds, by id. Without those that were never used. */
 export const findUses = async (
   { query, tenant_id }: TenantQuery,

@@ -1,0 +1,23 @@
+// What a request of the proxy does with values, for the bounds of tokens and rules.
+import type { BoundPlace, Use } from '../access/bounds.ts';
+import { canonicalHost } from '../../platform/base/host-names.ts';
+import { maskOfCode } from './mask-transform.ts';
+import { pinOfProxy } from './proxy-finder.ts';
+
+/** A stored proxy, as far as a bound pins it. */
+export type PinnedProxy = Parameters<typeof pinOfProxy>[1];
+
+/** The built-in mask gets the values too, and sends them nowhere. @param placesOf the places of a token in the request. */
+export const useOf = (
+  { hostname }: URL,
+  proxy: PinnedProxy | undefined,
+  placesOf: (token_id: string) => readonly BoundPlace[],
+): Use => ({
+  kind: 'proxy',
+  host: canonicalHost(hostname),
+  proxy: proxy && { id: proxy.id, pin: (key) => pinOfProxy(key, proxy) },
+  hasCode: [proxy?.request_transform, proxy?.response_transform].some(
+    (code) => code !== undefined && maskOfCode(code) === undefined,
+  ),
+  placesOf,
+});

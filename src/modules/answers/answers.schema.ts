@@ -67,7 +67,8 @@ export const question = z
 
 const by = z
   .object({
-    kind: z.enum(['rule', 'permission', 'role', 'nothing']).meta({
+    kind: z.string().meta({
+      'x-extensible-enum': ['rule', 'permission', 'role', 'nothing'],
       description:
         '`rule`: an access rule of the application. `permission`: none of its rules, but a permission, which is on all tokens. `role`: that of a member. `nothing`: it is refused.',
       example: 'rule',
@@ -79,16 +80,18 @@ const by = z
       .optional()
       .meta({ description: 'The description of the rule, or the role of the member.', example: 'Cards of the shop' }),
   })
-  .meta({ id: 'AccessBy', description: 'What decides.' });
+  .meta({ id: 'AccessBy', description: 'What decides about the request.' });
 
 export const explanation = z
   .object({
-    decision: z.enum(['allowed', 'refused']).meta({
+    decision: z.string().meta({
+      'x-extensible-enum': ['allowed', 'refused'],
       description: 'Allowed only if every check is passed.',
       example: 'refused',
     }),
     by,
-    shows: z.enum(['value', 'masked', 'nothing']).meta({
+    shows: z.string().meta({
+      'x-extensible-enum': ['value', 'masked', 'nothing'],
       description:
         'How much of the value the operation gives: to its caller, or to code and destinations for `token:use`. For a member: what the console shows when the member asks for it.',
       example: 'nothing',
@@ -116,7 +119,8 @@ export const explanation = z
         z
           .object({
             rule_index: z.int().meta({ description: 'The place of the rule in `rules`, from 0.', example: 1 }),
-            why: z.enum(['permission', 'container', 'condition']).meta({
+            why: z.string().meta({
+              'x-extensible-enum': ['permission', 'container', 'condition'],
               description: 'The rule does not name the permission, or does not reach the token.',
               example: 'container',
             }),
@@ -129,7 +133,7 @@ export const explanation = z
 
 export const explainExamples: { request: Examples; response: Examples } = {
   request: {
-    use: {
+    refused: {
       summary: 'Why was this token not sent?',
       value: {
         application_id: APPLICATION_ID,
@@ -185,8 +189,11 @@ const reviewRow = z
       example: 'application',
     }),
     id: z.string().meta({ description: 'The id of the record.', example: APPLICATION_ID }),
-    name: z.string().optional().meta({ description: 'Its name.', example: 'Checkout' }),
-    type: z.string().optional().meta({ description: 'The type of an application, or the role of a member.' }),
+    name: z.string().optional().meta({ description: 'The name of the record.', example: 'Checkout' }),
+    type: z
+      .string()
+      .optional()
+      .meta({ description: 'The type of an application, or the role of a member.', example: 'private' }),
     application_id: uuid(
       'Of a key and of a creator of sessions: its application. Of an open proxy: the application whose rights it has.',
       APPLICATION_ID,
@@ -225,7 +232,7 @@ export const review = z
       .array(
         z
           .object({
-            container: z.string().meta({ description: 'The path.', example: '/pci/high/' }),
+            container: z.string().meta({ description: 'The path of the container.', example: '/pci/high/' }),
             tokens: z.int().meta({ description: 'How many tokens are in it, up to 10,000.', example: 42 }),
           })
           .meta({ id: 'CountedContainer', description: 'A container that holds tokens.' }),
@@ -285,7 +292,7 @@ export const newAttestation = z
         .min(1, noteError)
         .max(NOTE_LENGTH_MAX, { error: noteError, abort: true })
         // Neither control characters nor halves of pairs.
-        .regex(/^[^\p{Cc}\p{Cs}]+$/u, noteError),
+        .refine((text) => !/[\p{Cc}\p{Cs}]/u.test(text), noteError),
     ).meta({
       description: 'What was found. Without numbers of seven digits or more.',
       example: 'Two keys were ended.',
@@ -318,7 +325,7 @@ const daysError = `must be a whole number from 1 to ${DAYS_MAX}`;
 
 export const simulation = z
   .object({
-    application_id: givenUuid.meta({ description: 'The application.', example: APPLICATION_ID }),
+    application_id: givenUuid.meta({ description: 'The id of the application.', example: APPLICATION_ID }),
     ...triedRights,
     days: z.int(daysError).min(1, daysError).max(DAYS_MAX, daysError).meta({
       description: 'The entries of the log of how many days are decided again.',
@@ -335,7 +342,7 @@ const degree = z.string().meta({
 
 const changed = z
   .object({
-    count: z.int().meta({ description: 'How many.', example: 3 }),
+    count: z.int().meta({ description: 'How many decisions change so.', example: 3 }),
     samples: z
       .array(
         z
@@ -379,7 +386,7 @@ const noChange = { count: 0, samples: [] };
 
 export const simulationExamples: { request: Examples; response: Examples } = {
   request: {
-    hosts: {
+    refused: {
       summary: 'Only one host any more',
       value: { application_id: APPLICATION_ID, allowed_hosts: ['api.example.com'], days: 7 },
     },

@@ -203,6 +203,11 @@ describe('null in an optional attribute is its absence', () => {
         const body = { ...exampleOf(schema), ...base.body?.() };
         // A rule has either a container or conditions.
         if (spell(path) === 'rules[0].container') body.rules = [{ ...rule, container: undefined, conditions }];
+        // A bound has one attribute at least, and is for rules that only use values.
+        const bound = { hosts: ['api.processor.example'], places: ['body'] };
+        if (path[0] === 'bound_to' && path.length > 1) body.bound_to = bound;
+        if (path[0] === 'rules' && path.includes('bound_to'))
+          body.rules = [{ ...rule, permissions: ['token:use'], bound_to: bound }];
         // A reactor has either a formula or code, and a transform either code or what a mask is made of.
         if (spell(path) === 'formula' && base.schema === 'CreateReactorRequest') body.code = code;
         const [transform, at, name = at] = path;

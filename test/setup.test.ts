@@ -249,9 +249,9 @@ test.runIf(process.geteuid?.() === 0)(
   },
 );
 
-test("it prints the README's commands word for word", async ({ directory }) => {
-  const readme = readFileSync(join(root, 'README.md'), 'utf8');
-  const block = /^```console\nnpm ci && npm run setup\n([\s\S]*?)^```$/m.exec(readme)?.[1];
+test('it prints the commands of the guide word for word', async ({ directory }) => {
+  const guide = readFileSync(join(root, 'docs/guides/start.md'), 'utf8');
+  const block = /^```console\nnpm ci && npm run setup\n([\s\S]*?)^```$/m.exec(guide)?.[1];
   expect(block).toContain('docker compose up');
   expect((await setup(directory)).stdout).toContain(`\n\n${block}`);
 });

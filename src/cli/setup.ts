@@ -15,7 +15,7 @@ const PASSWORD_LENGTH = 32;
 /** The commands after `npm run setup`. */
 export const COMPOSE_COMMANDS = [
   'docker compose up --build --wait',
-  'docker compose run --rm -T api bootstrap --tenant-name Demo',
+  'docker compose run --rm -T api admin bootstrap --tenant-name Demo',
 ] as const;
 
 /** Where docker-compose.yml of the vault in production mode is, for those who are elsewhere: `npm run setup` writes there. */

@@ -189,6 +189,9 @@ describe('a data key', () => {
       contract: [{ name: 'a', type: 'number' }],
     });
     const proxy = await makeProxy(server, { destination_url: 'https://example.com/in' });
+    const webhook = { name: 'Rotated', url: 'https://example.com/events', events: ['token.created'] };
+    const { id: webhook_id } = (await server.request('POST', '/webhooks', { json: webhook })).body;
+    expect((await server.request('POST', `/webhooks/${webhook_id}/ping`)).status).toBe(200);
     const draft = { request_transform: { code: codeOf('return args;') } };
     expect((await server.request('PUT', `/proxies/${proxy.id}/draft`, { json: draft })).status).toBe(200);
     const version = `/reactors/${reactor.id}/versions/1`;

@@ -10,7 +10,7 @@ import {
   ruleTransforms,
 } from './access-rule.ts';
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from './echo-mode.ts';
-import { boundInDocuments } from './bounds.ts';
+import { boundInDocuments, boundRequestInDocuments } from './bounds.ts';
 import { containerPath } from './containers.schema.ts';
 import { parseContainer } from './containers.ts';
 import { ORIGINS_IN_DOCUMENTS, originsSchema } from './origins.ts';
@@ -65,7 +65,7 @@ const accessCondition = z
   .meta({ id: 'AccessCondition', description: 'A condition that a token must meet.' });
 
 /** @param absent makes a schema that of an attribute which may be left out: in requests null means the same. */
-const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional) =>
+const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional, bound: z.ZodType) =>
   z.object({
     description: absent(z.string().max(RULE_DESCRIPTION_LENGTH_MAX)).meta({
       description: 'The purpose of the rule.',
@@ -98,7 +98,7 @@ const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional)
       )
       .min(1)
       .meta({ description: 'The permissions on tokens that the rule grants.' }),
-    bound_to: absent(boundInDocuments).meta({
+    bound_to: absent(bound).meta({
       description:
         'Where the application may send the values of these tokens, how often and until when: for a rule whose only permission is `token:use`. `max_uses` counts for each token and application. To save the rule again confirms what it names.',
     }),
@@ -106,10 +106,16 @@ const describeRule = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional)
 
 const RULE_TEXT = 'Gives permissions on some tokens, and says how much of these tokens is shown.';
 
-const accessRule = describeRule((schema) => schema.optional()).meta({ id: 'AccessRule', description: RULE_TEXT });
+const accessRule = describeRule((schema) => schema.optional(), boundInDocuments).meta({
+  id: 'AccessRule',
+  description: RULE_TEXT,
+});
 
 /** For the OpenAPI document only, which refers to it by its id. */
-describeRule((schema) => schema.nullish()).meta({ id: 'AccessRuleRequest', description: RULE_TEXT });
+describeRule((schema) => schema.nullish(), boundRequestInDocuments).meta({
+  id: 'AccessRuleRequest',
+  description: RULE_TEXT,
+});
 
 const givenRule = accessRuleSchema.superRefine((rule, ctx) => {
   if (!isStorableText(rule.description)) ctx.addIssue({ code: 'custom', path: ['description'], message: NOT_STORABLE });

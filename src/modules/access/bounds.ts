@@ -99,11 +99,10 @@ export const boundSchema = z
   })
   .transform((given): Bound => withoutAbsent(Object.fromEntries(boundNames.map((name) => [name, given[name]]))));
 
-const named = z.array(z.string()).min(1).max(BOUND_NAMES_MAX).optional();
-
-/** For the OpenAPI document. */
-export const boundInDocuments = z
-  .object({
+/** @param absent how an attribute may be absent. */
+const describeBound = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional) => {
+  const named = absent(z.array(z.string()).min(1).max(BOUND_NAMES_MAX));
+  return z.object({
     hosts: named.meta({
       description: `The hosts that the value may be sent to. ${HOSTS_IN_DOCUMENTS}`,
       example: ['api.processor.example'],
@@ -118,27 +117,34 @@ export const boundInDocuments = z
         'Ids of the reactors that get the value. Each is pinned: if its code or what the code runs with changes, it does not get the value until a caller who may reveal the token confirms the bound.',
       example: ['0c8bf0d8-6d9f-4b66-a3c5-3e7a0c5f1d2e'],
     }),
-    places: z
-      .array(z.string().meta({ 'x-extensible-enum': [...boundPlaces], example: 'body' }))
-      .min(1)
-      .max(boundPlaces.length)
-      .optional()
-      .meta({ description: 'Where the expression may stand in a forwarded request.', example: ['body'] }),
-    max_uses: z.int().min(1).max(BOUND_USES_MAX).optional().meta({
+    places: absent(z.array(z.string().meta({ 'x-extensible-enum': [...boundPlaces], example: 'body' })).min(1)).meta({
+      description: 'Where the expression may stand in a forwarded request.',
+      example: ['body'],
+    }),
+    max_uses: absent(z.int().min(1).max(BOUND_USES_MAX)).meta({
       description:
         'How many requests may be forwarded, and runs begun, with the value. A use is counted before the request is sent, and stays counted if the request then fails.',
       example: 1,
     }),
-    until: z.string().meta({ format: 'date-time' }).optional().meta({
+    until: absent(z.string().meta({ format: 'date-time' })).meta({
       description: 'The time from which the value is not used any more. The token itself stays.',
       example: '2030-09-27T19:23:57Z',
     }),
-  })
-  .meta({
-    id: 'Bound',
-    description:
-      'Where a value may go, how often and until when. It has at least one attribute, and every one holds. With `hosts`, `proxies` or `reactors`, reads show the mask to every caller.',
   });
+};
+
+const BOUND_TEXT =
+  'Where a value may go, how often and until when. It has at least one attribute, and every one holds. With `hosts`, `proxies` or `reactors`, reads show the mask to every caller.';
+
+/** For the OpenAPI document: of records, and of requests, where null is absence. */
+export const boundInDocuments = describeBound((schema) => schema.optional()).meta({
+  id: 'Bound',
+  description: BOUND_TEXT,
+});
+export const boundRequestInDocuments = describeBound((schema) => schema.nullish()).meta({
+  id: 'BoundRequest',
+  description: BOUND_TEXT,
+});
 
 /** @param pins undefined for a bound that names neither a proxy nor a reactor. */
 export const storeBound = (bound: Bound, pins: Readonly<Record<string, string>> | undefined): StoredBound => {

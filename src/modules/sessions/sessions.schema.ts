@@ -102,7 +102,7 @@ export const newSession = z
       bound_to: optional(
         z
           .any()
-          .meta({ allOf: [{ $ref: '#/components/schemas/Bound' }] })
+          .meta({ allOf: [{ $ref: '#/components/schemas/BoundRequest' }] })
           .pipe(boundSchema),
       ).meta({
         description: 'Where the values of its tokens may go, how often and until when. The page cannot send another.',

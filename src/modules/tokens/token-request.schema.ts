@@ -1,6 +1,6 @@
 // OpenAPI schemas of a token request, which several routes take.
 // They describe and do not validate: token-request.ts does, so that it reports every invalid field at once. A test compares both.
-import { boundInDocuments } from '../access/bounds.ts';
+import { boundRequestInDocuments } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
 import { STORED_EXPRESSION_LENGTH_MAX } from './expressions/expressions.ts';
@@ -86,7 +86,7 @@ const options = {
       'The time from which the token cannot be read. An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.',
     example: '2030-09-27T19:23:57Z',
   }),
-  bound_to: boundInDocuments.nullish().meta({
+  bound_to: boundRequestInDocuments.nullish().meta({
     description:
       'Where the value may go, how often and until when. Left out: wherever the permissions of callers let it go.',
     example: { hosts: ['api.processor.example'] },

@@ -1,7 +1,7 @@
 // Request and response schemas of /tokens.
 // token-request.ts and change-token.ts validate bodies that hold a token, so that every invalid field is reported at once.
 // The schemas of such bodies are for the OpenAPI document only.
-import { boundInDocuments } from '../access/bounds.ts';
+import { boundRequestInDocuments } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
 import { z } from 'zod';
 import {
@@ -61,7 +61,7 @@ const documentedPatch = z
         'The time from which the token cannot be read. An RFC 3339 timestamp, a date alone, or a time without a zone, which is UTC.',
       example: '2030-09-27T19:23:57Z',
     }),
-    bound_to: boundInDocuments.nullish().meta({
+    bound_to: boundRequestInDocuments.nullish().meta({
       description:
         'Where the value may go, how often and until when. It replaces the bound as a whole; null removes it. Who removes or widens a bound, or confirms one whose proxy or reactor has changed, needs an access rule that reveals the token.',
       example: { hosts: ['api.processor.example'], max_uses: 1 },
@@ -115,7 +115,6 @@ export const deleteBySearchBody = z
       unchanged_since: optional(instant()).meta({
         description:
           'A time before the search that gave `expected_count`. If a token that the query finds was created or changed since, nothing is deleted: so exactly the tokens of that search are. Left out: only their number counts.',
-        type: 'string',
         example: CREATED_AT,
       }),
     },

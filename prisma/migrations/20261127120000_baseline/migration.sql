@@ -262,6 +262,8 @@ CREATE TABLE token_cvcs (
   id TEXT COLLATE "C" NOT NULL,
   sealed BYTEA NOT NULL,
   expires_at TIMESTAMPTZ(3) NOT NULL,
+  claimed_until TIMESTAMPTZ(3),
+  kept INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant_id, id)
 );
 CREATE INDEX token_cvcs_expires_at_idx ON token_cvcs (expires_at);

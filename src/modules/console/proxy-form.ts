@@ -2,6 +2,7 @@
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
+import { KEPT_STATUSES } from '../proxy/code-rule.ts';
 import type { NamedRow } from '../logs/name-rows.ts';
 import {
   checkField,
@@ -19,12 +20,28 @@ import { lineOf } from './reactor-save.ts';
 import { consolePage, csrfField, time } from './shell.ts';
 import type { Visit } from './visit.ts';
 
+const codeRuleFields = (form: ProxyForm): Html => html`<fieldset><legend>Security codes</legend>
+${selectField(form, {
+  name: 'cvc_until',
+  label: 'A code that is sent',
+  options: [
+    ['', 'Lives to the end of its time'],
+    ['answered', 'Goes when the answer has come'],
+  ],
+})}
+<details><summary>Answers that keep it</summary>
+${textInput(form, { name: 'cvc_statuses', label: 'Statuses', hint: `Empty: ${KEPT_STATUSES.join(', ')}`, more: html` inputmode="numeric"` })}
+${textInput(form, { name: 'cvc_path', label: 'Place in the answer', hint: html`For processors that decline with 200, such as <code>$.decline.type</code>` })}
+${textArea(form, { name: 'cvc_equals', label: 'Values there', hint: html`One on each line, such as <code>soft</code>` })}
+</details></fieldset>`;
+
 const destinationCard = (form: ProxyForm, applications: readonly NamedRow[]): Html => html`<section class="card">
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
 ${textInput(form, { name: 'destination_url', label: 'Destination', hint: 'Path and query of a request are added to it', more: html` type="url" required placeholder="https://api.example.com/v1"` })}
 ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to, one host on each line, such as <code>api.example.com</code>. Empty: any host.` })}
 ${numberInput(form, { name: 'timeout_seconds', label: 'Timeout in seconds', hint: `For the head of a response: ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}` })}
 ${echoGuardField(form)}
+${codeRuleFields(form)}
 <fieldset><legend>Callers</legend>
 ${checkField(form, { name: 'is_open', label: 'No API key needed', hint: 'Who has the key of the proxy may use it, with the rights of its application.' })}
 ${checkField(form, { name: 'is_literal', label: 'Expressions off', hint: 'Braces in requests are data, such as in webhooks of other systems.' })}

@@ -68,6 +68,7 @@ const routeCard = (
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'any host')}</dd>
 <dt>Timeout</dt><dd>${proxy.timeout_seconds} seconds for the head of a response</dd>
 ${proxy.echo_guard !== undefined && html`<dt>${ECHO_GUARD_LABEL}</dt><dd>${proxy.echo_guard}</dd>`}
+${proxy.cvc?.until === 'answered' && html`<dt>Security codes</dt><dd>go when the answer has come</dd>`}
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 ${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${time(previous_key_ends_at)}</dd>`}

@@ -1,7 +1,9 @@
 // A stored proxy as the API returns it to the console's pages, and its form: what was typed, as a body of the API, with errors by field.
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
+import type { CodeRule } from '../proxy/code-rule.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
+import { parseJson } from '../../platform/json/json.ts';
 import { linesOf, problemsByPlace } from './forms.ts';
 import type { ApiAnswer } from './visit.ts';
 
@@ -19,6 +21,7 @@ export type Proxy = {
   expressions: 'on' | 'off';
   timeout_seconds: number;
   echo_guard?: string;
+  cvc?: CodeRule;
   request_transform?: Transform;
   response_transform?: Transform;
   application_id?: string;
@@ -36,6 +39,10 @@ const textFields = [
   'application_id',
   'timeout_seconds',
   'echo_guard',
+  'cvc_until',
+  'cvc_statuses',
+  'cvc_path',
+  'cvc_equals',
   'request_transform',
   'response_transform',
   'expression',
@@ -96,6 +103,39 @@ const isMask = (transform: Transform | undefined): boolean => transform?.type ==
 /** The version of a proxy: the time of its last change. */
 export const seenOf = ({ modified_at, created_at }: Proxy): string => modified_at ?? created_at;
 
+type CodeField = 'cvc_until' | 'cvc_statuses' | 'cvc_path' | 'cvc_equals';
+
+const typedCodeRule = (rule: CodeRule | undefined): Record<CodeField, string> => ({
+  cvc_until: rule?.until === 'answered' ? 'answered' : '',
+  cvc_statuses: (rule?.keep?.statuses ?? []).join(', '),
+  cvc_path: rule?.keep?.when?.path ?? '',
+  cvc_equals: (rule?.keep?.when?.equals ?? []).map(textOfScalar).join('\n'),
+});
+
+/** Words that a line of the form could take for a number or a word of JSON stand in quotation marks. */
+const textOfScalar = (value: Scalar): string =>
+  typeof value === 'string' && scalarOf(value) === value ? value : JSON.stringify(value);
+
+type Scalar = string | number | boolean | null;
+
+/** A number, true, false, null or a text in quotation marks, as JSON has it; another line is a text. */
+const scalarOf = (line: string): Scalar => {
+  const value = parseJson(line);
+  return value === undefined || (typeof value === 'object' && value !== null) ? line : (value as Scalar);
+};
+
+/** Undefined for codes that live to the end of their time, and where nothing was typed that keeps them. */
+const codeRuleOf = ({ cvc_until, cvc_statuses, cvc_path, cvc_equals }: Record<CodeField, string>): unknown => {
+  if (cvc_until === '') return undefined;
+  const statuses = cvc_statuses.split(/[\s,]+/).filter((each) => each !== '');
+  const equals = (listOfLines(cvc_equals) ?? []).map(scalarOf);
+  const keep = {
+    ...(statuses.length > 0 && { statuses: statuses.map(numberOf) }),
+    ...((cvc_path !== '' || equals.length > 0) && { when: { path: cvc_path.trim(), equals } }),
+  };
+  return { until: cvc_until, ...(Object.keys(keep).length > 0 && { keep }) };
+};
+
 export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyForm => {
   const { request_transform, response_transform } = proxy ?? {};
   const mask = isMask(response_transform) ? response_transform : undefined;
@@ -106,6 +146,7 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     application_id: proxy?.application_id ?? '',
     timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
     echo_guard: proxy?.echo_guard ?? '',
+    ...typedCodeRule(proxy?.cvc),
     request_transform: request_transform?.code ?? '',
     response_transform: mask ? '' : (response_transform?.code ?? ''),
     expression: mask?.expression ?? '',
@@ -185,6 +226,7 @@ export const bodyOfProxyForm = (
     application: typed.application_id === '' ? null : { id: typed.application_id },
     timeout_seconds: numberOf(typed.timeout_seconds),
     echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
+    cvc: codeRuleOf(typed),
     request_transform: typed.request_transform === '' ? undefined : { code: typed.request_transform },
     response_transform: responseOf(typed),
     configuration: rows.length === 0 ? null : Object.fromEntries(rows.map((row) => [row.name, valueOfRow(row, proxy)])),
@@ -209,10 +251,15 @@ const renamed: Record<string, ProxyField> = {
   'client_certificate.private_key': 'private_key',
 };
 
+/** The fields of the rule about security codes, by the last name of their places. */
+const codeFields: Record<string, CodeField> = { statuses: 'cvc_statuses', path: 'cvc_path', equals: 'cvc_equals' };
+
 const fieldOfPlace = ({ rows }: ProxyForm, place: string): string => {
   const [, name] = /^configuration\.(.+)$/.exec(place) ?? [];
   const row = rows.findIndex((each) => each.name === name);
   if (row !== -1) return rowField(row, 'value');
+  const [, ofCode] = /^cvc(?:\..*?)?(?:\.(statuses|path|equals)(?:\[\d+\])?)?$/.exec(place) ?? [];
+  if (/^cvc\b/.test(place)) return codeFields[ofCode ?? ''] ?? 'cvc_until';
   if (Object.hasOwn(renamed, place)) return renamed[place] as ProxyField;
   return textFields.find((field) => field === place.replace(/\[\d+\]$/, '')) ?? '';
 };

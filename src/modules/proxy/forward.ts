@@ -32,6 +32,8 @@ import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transfor
 import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bodies/take-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
 import { refuseStaleDigests } from './digests.ts';
+import { CodeClaim } from '../tokens/code-claim.ts';
+import { settleCodes } from './code-rule.ts';
 import { answerDryRun } from './dry-run.ts';
 import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
@@ -310,18 +312,23 @@ const exchange = async (
   const ofProxy = { entity_type: 'proxy', entity_ids: [proxy?.id ?? tenant_id], destination_host };
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
-  const logging = { beside: ownRows, write: run.begin, destination_host };
+  const rule = proxy?.cvc?.until === 'answered' ? proxy.cvc : undefined;
+  const codes = rule && work && new CodeClaim(ctx, work, references);
+  const logging = { beside: ownRows, write: run.begin, destination_host, codes };
   const tokens = work && (await openTokens(ctx, work, references, use, logging));
   if (!hasTokens) await run.begin(ownRows);
   const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
   const isReadByCode = proxy?.response_transform !== undefined;
 
+  /** A claim that cannot be ended ends by itself. */
+  const releaseCodes = () => codes?.release().catch(() => undefined);
   const isSearched = !isReadByRun && guard !== undefined && guard.mode !== 'off';
   const askedHeaders = (asked: Headers): Headers => {
-    if (isSearched) return askingToSearch(asked);
+    if (isSearched || rule?.keep?.when) return askingToSearch(asked);
     return isReadByCode ? requestingDecodable(asked) : asked;
   };
 
+  let hasLeft = false;
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
     const {
       opened,
@@ -350,6 +357,9 @@ const exchange = async (
       ...sentTo,
       method,
       headers: [...askedHeaders(outgoing.headers), loopMark(ctx)],
+      onSending: () => {
+        hasLeft = true;
+      },
       body: chunks ?? outgoing.body,
       bodyBytes: chunks && bodyBytes,
       signal,
@@ -358,19 +368,24 @@ const exchange = async (
       timeouts: proxy?.timeout_seconds === undefined ? undefined : timeoutsOf(proxy.timeout_seconds),
     });
     run.destinationAnswered(answer.status);
-    return { about, answer };
+    return { about, answer: codes && rule ? await settleCodes(codes, rule, answer) : answer };
   };
   const sent = await send().catch(async (error: unknown) => {
+    // A destination that refuses the connection after our side of the handshake has not read the request.
+    if (!hasLeft || (error instanceof EgressFault && error.code === 'TLS')) await releaseCodes();
     await run.logFailure();
     throw error;
   });
+  const told = (made: AnswerWithin): AnswerWithin =>
+    codes ? { ...made, headers: [...made.headers, ['SVC-CVC', codes.outcome]] } : made;
   if (sent instanceof CodeResponse) {
+    await releaseCodes();
     await run.logFailure();
-    return answerOfCode(sent, undefined);
+    return told(answerOfCode(sent, undefined));
   }
   const { about, answer } = sent;
-  if (!proxy || !rights || proxy.response_transform === undefined) return passThrough(answer);
-  return transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations);
+  if (!proxy || !rights || proxy.response_transform === undefined) return told(passThrough(answer));
+  return told(await transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations));
 };
 
 const IS_API_KEY =

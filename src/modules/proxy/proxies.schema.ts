@@ -1,6 +1,7 @@
 // Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { z } from 'zod';
+import { codeRuleGiven, codeRuleShown } from './code-rule.ts';
 import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
 import { BODY_MS, TIMEOUT_SECONDS } from '../../platform/base/times.ts';
@@ -297,6 +298,9 @@ const proxyBody = z
         description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
         example: 'mask',
       }),
+      cvc: optional(codeRuleGiven).meta({
+        description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
+      }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -364,6 +368,10 @@ export const proxyPatch = z
       echo_guard: echoModeSchema.nullish().meta({
         description: `${ECHO_GUARD_TEXT} Null: the setting of the tenant.`,
         example: 'mask',
+      }),
+      cvc: codeRuleGiven.nullish().meta({
+        description:
+          'When security codes that the proxy sends are deleted, as a whole. Null: at the end of their time.',
       }),
       client_certificate: givenCertificate.nullish().meta({
         description: 'The new client certificate, as a whole. Null: none.',
@@ -442,6 +450,9 @@ export const proxyRecord = z
         description: `${ECHO_GUARD_TEXT} Left out: the setting of the tenant.`,
         example: 'mask',
       }),
+    cvc: codeRuleShown.optional().meta({
+      description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
+    }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: shownTransform.optional().meta({ description: 'The code that runs on each response.' }),
     application_id: uuid(

@@ -30,6 +30,7 @@ import {
   type ProxyRoute,
   sealRoute,
 } from './proxy-finder.ts';
+import type { CodeRule } from './code-rule.ts';
 import type { EchoMode } from '../access/echo-mode.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
@@ -82,6 +83,7 @@ export type ProxyRecord = {
   expressions: 'on' | 'off';
   timeout_seconds: number;
   echo_guard: EchoMode | undefined;
+  cvc: CodeRule | undefined;
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
@@ -108,6 +110,7 @@ export type ProxyInput = {
   expressions: 'on' | 'off';
   timeout_seconds: number | undefined;
   echo_guard?: EchoMode | undefined;
+  cvc?: CodeRule | undefined;
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
@@ -117,7 +120,10 @@ export type ProxyInput = {
 
 /** What is left out stays. In the configuration, null removes a value. */
 export type ProxyPatch = Partial<
-  Omit<ProxyInput, 'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds' | 'echo_guard'>
+  Omit<
+    ProxyInput,
+    'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds' | 'echo_guard' | 'cvc'
+  >
 > & {
   /** Null removes it, as in what follows. */
   request_transform?: string | null | undefined;
@@ -125,6 +131,7 @@ export type ProxyPatch = Partial<
   allowed_hosts?: string[] | null | undefined;
   timeout_seconds?: number | null | undefined;
   echo_guard?: EchoMode | null | undefined;
+  cvc?: CodeRule | null | undefined;
   application?: { id?: string | undefined } | null | undefined;
 };
 
@@ -159,6 +166,7 @@ const recordOf = (
     expressions: route.expressions,
     timeout_seconds: route.timeout_seconds ?? TIMEOUT_SECONDS.usual,
     echo_guard: route.echo_guard,
+    cvc: route.cvc,
     request_transform: transformOf(route.request_transform),
     response_transform: transformOf(route.response_transform),
     application_id: row.application_id ?? undefined,
@@ -238,7 +246,8 @@ const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): 
 const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): CheckedInput => {
   // Other callers, without restrictions of their own, would send requests through this proxy.
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
-  const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard } = input;
+  const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard, cvc } =
+    input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -253,6 +262,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
     expressions,
     timeout_seconds,
     echo_guard,
+    cvc,
     configuration: input.configuration as Configuration | null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
   };
@@ -369,6 +379,7 @@ export const patchProxy = async (
     timeout_seconds:
       patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
     echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
+    cvc: patch.cvc === undefined ? current.cvc : (patch.cvc ?? undefined),
     request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
     response_transform: response_transform === undefined ? current.response_transform : codes.response_transform,
     configuration:
@@ -419,6 +430,7 @@ const currentOf = (
     expressions,
     timeout_seconds,
     echo_guard,
+    cvc,
   }: ProxyRoute,
   application_id: string | undefined,
 ): ProxyInput => ({
@@ -432,6 +444,7 @@ const currentOf = (
   expressions,
   timeout_seconds,
   echo_guard,
+  cvc,
   application_id,
 });
 

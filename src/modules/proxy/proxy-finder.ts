@@ -3,6 +3,7 @@ import type { ClientCertificate } from '../../platform/crypto/client-certificate
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { openText, type SealedPlace, type Sealing, sealText } from '../../platform/keys/sealed-text.ts';
+import type { CodeRule } from './code-rule.ts';
 import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import { type DigestKey, memoryDigest, pinDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
@@ -41,6 +42,8 @@ export type ProxyRoute = {
   timeout_seconds?: number | undefined;
   /** Absent: the setting of the tenant. */
   echo_guard?: EchoMode | undefined;
+  /** Absent: security codes live to the end of their time. */
+  cvc?: CodeRule | undefined;
 };
 
 /** When the replaced key ends; undefined if there is none, or if it has ended. */
@@ -103,6 +106,8 @@ export type ProxyForUse = {
   /** Undefined where the proxy says nothing: then the setting of the tenant holds. */
   echo_guard: EchoMode | undefined;
   tenant_echo_guard: EchoMode | undefined;
+  /** Undefined: security codes live to the end of their time. */
+  cvc: CodeRule | undefined;
   /** Source code. */
   request_transform: string | undefined;
   response_transform: string | undefined;
@@ -163,6 +168,7 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     timeout_seconds: route.timeout_seconds,
     echo_guard: route.echo_guard,
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
+    cvc: route.cvc,
     request_transform: route.request_transform,
     response_transform: route.response_transform,
     configuration: route.configuration ?? {},

@@ -100,6 +100,13 @@ const parameters = {
 };
 
 const headers = {
+  'SVC-CVC': {
+    description:
+      'What became of the security codes that the request sent: `consumed`, `kept`, or `none` if it sent none. Absent where the proxy lets codes live to the end of their time.',
+    required: false,
+    schema: { type: 'string', enum: ['consumed', 'kept', 'none'] },
+    example: 'consumed',
+  },
   'SVC-ECHOES': {
     description:
       'How many values the echo guard has masked in the response. A trailer where the body is not held. Absent where the guard is off.',
@@ -204,7 +211,7 @@ export const proxyComponents: Components = {
     DestinationAnswer: {
       description:
         'The response of the destination: its status, headers and body. A response transform may have changed it or taken its place.',
-      headers: headerReferences('SVC-TRACE-ID', 'SVC-PROXY-DESTINATION-STATUS', 'SVC-ECHOES'),
+      headers: headerReferences('SVC-TRACE-ID', 'SVC-PROXY-DESTINATION-STATUS', 'SVC-ECHOES', 'SVC-CVC'),
       content: anyContent('A response of a payment API', charged, charged),
     },
   },

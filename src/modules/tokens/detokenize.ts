@@ -8,6 +8,7 @@ import { limitOfReveal } from '../access/limits.ts';
 import { disclosureOf, getTransform, transformUnder, visibilityOf } from '../access/rules.ts';
 import type { Use } from '../access/bounds.ts';
 import { checkBounds, countingOf, type CountUses } from './bound-uses.ts';
+import type { CodeClaim } from './code-claim.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
@@ -58,6 +59,8 @@ export type LogDetails = {
   destination_host?: string | undefined;
   /** Called with the size of the sealed values before they are opened. What it throws ends the request. */
   beforeOpening?: (bytes: number) => void;
+  /** Claims the security codes of cards that are used, in the transaction of the log rows. */
+  codes?: CodeClaim | undefined;
 };
 
 /** `absent`: how expressions treat paths that the tokens have not. */
@@ -73,7 +76,7 @@ export const openTokens = async (
   work: Work,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   opening: Opening,
-  { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening }: LogDetails = {},
+  { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening, codes }: LogDetails = {},
 ): Promise<OpenedTokens> => {
   if (ids.size === 0) return { values: () => undefined, absent: {} };
   const rows = await findRows(ctx, work, { ids, isWhole });
@@ -89,9 +92,22 @@ export const openTokens = async (
     await countTokens(ctx, work, 'daily_uses', [...ids]);
     noteOpened(work, opened);
     const logged = tokenLogRows(ctx, work, 'use', shown, { destination_host });
-    await write([...logged, ...beside], countingOf(ctx, work, rows, opening));
+    const claim = codes?.claiming(rows, codesAmong(opened));
+    await write([...logged, ...beside], bothOf(countingOf(ctx, work, rows, opening), claim));
   }
   return valuesOf(ctx, work, opened);
+};
+
+/** The tokens whose security code was opened. */
+const codesAmong = (opened: ReadonlyMap<string, Opened>): Set<string> =>
+  new Set([...opened].flatMap(([id, { cvc }]) => (cvc === undefined ? [] : [id])));
+
+const bothOf = (first: CountUses | undefined, second: CountUses | undefined): CountUses | undefined => {
+  if (!first || !second) return first ?? second;
+  return async (query) => {
+    await first(query);
+    await second(query);
+  };
 };
 
 /** Tells the echo guard what leaves the vault. A masked value is none. */

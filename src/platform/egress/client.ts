@@ -51,6 +51,8 @@ export type EgressRequest = {
   clientCertificate?: ClientCertificate | undefined;
   /** Replace those of `Egress`. */
   timeouts?: Partial<EgressTimeouts> | undefined;
+  /** Called before the first byte leaves. Until then the destination knows nothing of the request. */
+  onSending?: (() => void) | undefined;
 };
 
 export type EgressResponse = {
@@ -180,6 +182,7 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
         }
         life.endWithin(firstByteMs, wholeMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
+        asked.onSending?.();
         const payer = { accounts: options.accounts, account };
         const exchange = startExchange(connection, question, payer, (isWhole) => {
           life.end();

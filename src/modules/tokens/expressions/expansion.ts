@@ -112,7 +112,7 @@ type TokenReference = { id: string; whole: boolean };
 const BY_ID = 'must refer to a token by its id';
 const PART = "a part of its value is `{{ id | json: '$.name' }}`";
 
-const parseTokenReference = (head: string): TokenReference => {
+export const parseTokenReference = (head: string): TokenReference => {
   // The check avoids a pattern match: nearly all references are a plain id.
   const [, named] = head.startsWith('token:') ? (/^token: *(.+)$/.exec(head) ?? []) : [];
   const id = named ?? head;

@@ -234,6 +234,16 @@ const singularSteps = (segments: readonly Segment[]): Steps | undefined => {
   return steps;
 };
 
+/** The steps of a path that names one place; undefined for another path, and for a text that is none. */
+export const stepsOfPath = (path: string): Steps | undefined => {
+  try {
+    return plainPath.test(path) ? plainSteps(path) : singularSteps(parseJsonPath(path));
+  } catch (error) {
+    if (error instanceof JsonPathError) return undefined;
+    throw error;
+  }
+};
+
 /** RFC 9535. @returns Absent if the path finds no node; null for one that the type has and this value lacks. */
 export const json = (value: Json, call: Call): Json | Absent => {
   const path = textArgument(call, 0);

@@ -115,7 +115,8 @@ WHERE tenant_id = $1 AND id = $2`;
 
 export const PUT_CVC = `
 INSERT INTO token_cvcs (tenant_id, id, sealed, expires_at) VALUES ($1, $2, decode($3, 'base64'), $4)
-ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at`;
+ON CONFLICT (tenant_id, id) DO UPDATE SET sealed = excluded.sealed, expires_at = excluded.expires_at,
+  claimed_until = NULL, kept = 0`;
 
 export const DELETE_CVC = 'DELETE FROM token_cvcs WHERE tenant_id = $1 AND id = $2';
 

@@ -127,6 +127,29 @@ describe('/tokenize', () => {
     expect(await rowsOf('create', 'refused', key)).toMatchObject([{ message: 'Refused: token:create' }]);
   });
 
+  test('a bound that is not valid, or names what is not there, fails its item alone', async () => {
+    const item = (bound_to: object) => ({ type: 'token', data: 'x', bound_to });
+    const unknown = randomUUID();
+    const body = await tokenize({
+      good: item({ hosts: ['api.example.com'] }),
+      list: [item({ hosts: ['api.example.com'], proxies: [unknown], reactors: [unknown] }), item({ max_uses: 0 })],
+      none: item({}),
+      plain: 'Ada',
+    });
+    expect(body.data).toMatchObject({ good: { id: ANY_ID }, list: [null, null], none: null, plain: ANY_ID });
+    expect(body.codes).toMatchObject({
+      'list[0].bound_to.proxies[0]': ['not_found'],
+      'list[0].bound_to.reactors[0]': ['not_found'],
+      'list[1].bound_to.max_uses': [expect.any(String)],
+      'none.bound_to': [expect.any(String)],
+    });
+    expect(JSON.stringify(body.errors)).not.toContain(unknown);
+    const { body: read } = await server.request('GET', `/tokens/${body.data.good.id}`);
+    expect(read.bound_to).toEqual({ hosts: ['api.example.com'] });
+    const whole = await server.request('POST', '/tokenize', { json: ['Ada', item({ proxies: [unknown] })] });
+    expect([whole.status, Object.keys(whole.body.errors)]).toEqual([400, ['[1].bound_to.proxies[0]']]);
+  });
+
   test('an id in use fails its item: stored, expired, or of an item before', async () => {
     const stored = `stored-${randomUUID()}`;
     const expired = `expired-${randomUUID()}`;

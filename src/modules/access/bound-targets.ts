@@ -20,9 +20,24 @@ export const pinBounds = async (
   tenant_id: string,
   asked: readonly (AskedBound | undefined)[],
 ): Promise<(StoredBound | undefined)[]> => {
+  const problems = new FieldErrorCollector();
+  const stored = await pinEach(ctx, tenant_id, asked, () => problems);
+  if (problems.count > 0) throw invalidInput(problems.errors);
+  return stored;
+};
+
+/**
+ * As pinBounds, for a partial batch.
+ * @param problemsOf collects, for the bound at an index, the ids that name nothing of the tenant. It may be the same for several.
+ */
+export const pinEach = async (
+  ctx: Pick<AccessContext, 'keyring' | 'boundTargets'>,
+  tenant_id: string,
+  asked: readonly (AskedBound | undefined)[],
+  problemsOf: (index: number) => FieldErrorCollector,
+): Promise<(StoredBound | undefined)[]> => {
   if (asked.every((each) => each === undefined)) return [];
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const problems = new FieldErrorCollector();
   const found = new Map<string, string | undefined>();
   const pinOf = async (kind: keyof typeof kinds, id: string): Promise<string | undefined> => {
     const name = `${kind} ${id}`;
@@ -34,18 +49,18 @@ export const pinBounds = async (
     return pin;
   };
   const stored: (StoredBound | undefined)[] = [];
-  for (const each of asked) {
+  for (const [index, each] of asked.entries()) {
     const { bound, path = [] } = each ?? {};
+    const problems = problemsOf(index);
     const pins: Record<string, string> = {};
     for (const kind of ['proxies', 'reactors'] as const)
-      for (const [index, id] of (bound?.[kind] ?? []).entries()) {
+      for (const [at, id] of (bound?.[kind] ?? []).entries()) {
         const pin = await pinOf(kind, id);
-        if (pin === undefined) problems.add([...path, kind, index], kinds[kind], 'not_found');
+        if (pin === undefined) problems.add([...path, kind, at], kinds[kind], 'not_found');
         else pins[id] = pin;
       }
     if (problems.stopped) break;
     stored.push(bound && storeBound(bound, Object.keys(pins).length > 0 ? pins : undefined));
   }
-  if (problems.count > 0) throw invalidInput(problems.errors);
   return stored;
 };

@@ -2,6 +2,7 @@
 // leaves out the items that fail.
 import type { Work } from '../access/work.ts';
 import type { TokensContext } from './context.ts';
+import { pinEach } from '../access/bound-targets.ts';
 import { wouldDecide } from '../access/rules.ts';
 import { AppError, FieldErrorCollector, forbidden, invalidInput } from '../../platform/base/errors.ts';
 import { createTokens, deduplicates } from './create-tokens.ts';
@@ -59,6 +60,7 @@ export const tokenizePartly = async (ctx: TokensContext, work: Work, body: Json)
   const drafts = await ctx.accounts.runInTurns(work.tenant_id, parsed);
   if (dropForbidden(work, places, drafts, failures))
     await ctx.refusals.record(work, forbidden('token:create'), undefined);
+  await dropUnbound(ctx, work, drafts, failures);
   return createLeft(ctx, work, { plan, places, drafts }, failures);
 };
 
@@ -158,6 +160,19 @@ const dropForbidden = (work: Work, places: readonly Place[], drafts: Drafts, fai
     drafts.delete(index);
   }
   return failures.total > before;
+};
+
+/** Drops the items whose bound names a proxy or reactor that the tenant does not have. */
+const dropUnbound = async (ctx: TokensContext, work: Work, drafts: Drafts, failures: ItemFailures): Promise<void> => {
+  const indexes = [...drafts.keys()];
+  const asked = [...drafts.values()].map(({ bound_to }) => bound_to);
+  const problems = asked.map(() => new FieldErrorCollector());
+  await pinEach(ctx, work.tenant_id, asked, (at) => problems[at] as FieldErrorCollector);
+  for (const [at, each] of problems.entries()) {
+    if (each.count === 0) continue;
+    failures.addAll(each);
+    drafts.delete(indexes[at] as number);
+  }
 };
 
 const TAKEN = 'A token with this id already exists.';

@@ -14,6 +14,7 @@ import { siege } from './siege.ts';
 import { sandboxCpu, sandboxMemory, sandboxRecovery, sandboxStart } from './sandbox.ts';
 import { tenants } from './tenants.ts';
 import { tokenizeBatch, tokenizeOne } from './tokenize.ts';
+import { webhooks } from './webhooks.ts';
 import { workers } from './workers.ts';
 
 const benches: Record<string, () => Promise<Record<string, unknown>>> = {
@@ -44,6 +45,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   siege,
   start,
   memory,
+  webhooks,
   workers,
 };
 

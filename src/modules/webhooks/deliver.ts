@@ -56,7 +56,7 @@ const attempt = async (
   ctx: WebhooksContext,
   tenant_id: string,
   { url, headers, body }: { url: string; headers: [string, string][]; body: string },
-  signal: AbortSignal,
+  { signal, attemptMs }: { signal: AbortSignal; attemptMs: number },
 ): Promise<Attempt> => {
   try {
     const bytes = Buffer.from(body);
@@ -73,7 +73,7 @@ const attempt = async (
       body: bytes,
       bodyBytes: bytes.byteLength,
       signal,
-      timeouts: { connectMs: ATTEMPT_MS, firstByteMs: ATTEMPT_MS, wholeMs: ATTEMPT_MS },
+      timeouts: { connectMs: attemptMs, firstByteMs: attemptMs, wholeMs: attemptMs },
     });
     const { status, bodyBytes } = response;
     // What a receiver says beside its status is not needed. An answer of any length costs nothing.
@@ -96,7 +96,8 @@ const createCounts = () => {
   return { add, get: (name: string): number => counts.get(name) ?? 0 };
 };
 
-export const createDelivering = (ctx: WebhooksContext) => {
+/** @param options.attemptMs how long a receiver has. Tests have no 15 s. */
+export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attemptMs: ATTEMPT_MS }) => {
   const counts = createCounts();
   const closing = new AbortController();
   const underWay = new Set<Promise<void>>();
@@ -149,7 +150,15 @@ export const createDelivering = (ctx: WebhooksContext) => {
     const body = await bodyOf(ctx, { tenant_id, keys }, delivery, webhook.container);
     if (body === undefined) return dropDelivery(db, delivery.id);
     const headers = signedHeaders(destination, delivery.id, body, ctx.now());
-    const result = await attempt(ctx, tenant_id, { url: destination.url, headers, body }, closing.signal);
+    const result = await attempt(
+      ctx,
+      tenant_id,
+      { url: destination.url, headers, body },
+      {
+        signal: closing.signal,
+        attemptMs,
+      },
+    );
     // Another process sends it after the lease.
     if (closing.signal.aborted && result.error === 'ABORTED') return;
     await finish(

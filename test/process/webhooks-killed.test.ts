@@ -42,7 +42,7 @@ const namesOf = (headers: [string, string][]) =>
   Object.fromEntries(headers.map(([name, value]) => [name.toLowerCase(), value]));
 
 test(
-  `kill -9 between change and delivery, ${CYCLES} times: each event arrives, under one webhook-id`,
+  `kill -9 before delivery, ${CYCLES} times: each event arrives, under one webhook-id`,
   { timeout: 60_000 * (CYCLES + 1) },
   async ({ dataDir, database, start }) => {
     let verifier: Webhook | undefined;

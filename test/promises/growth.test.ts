@@ -462,6 +462,14 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ accounts }, answerOf(text), { signal: new AbortController().signal, sent: Promise.resolve() }),
+  'modules/proxy/code-rule settleCodes':
+    (run) =>
+    ({ text }) =>
+      run(
+        { isHeld: true, settle: () => Promise.resolve() },
+        { until: 'answered', keep: { when: { path: '$.a', equals: ['b'] } } },
+        answerOf(text),
+      ),
   'modules/proxy/code-call parseProxyCall': (run) => (given) => run(callOf(given)),
   'modules/proxy/bodies/text-charset charsetOfText':
     (run) =>

@@ -29,6 +29,11 @@ const programs = {
   systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
   'sample programs': { files: ['curl', 'python3'], tests: 'the samples of requests, as a shell and Python run them' },
   'python3-httpx': { files: ['python3'], module: 'httpx', tests: 'the client for Python' },
+  'python3-standardwebhooks': {
+    files: ['python3'],
+    module: 'standardwebhooks',
+    tests: 'messages of webhooks by the verifier of PyPI',
+  },
   psql: { files: ['psql'], tests: 'the database roles, by their SQL file' },
 } satisfies Record<string, OptionalProgram>;
 

@@ -1,5 +1,5 @@
 // Makes the body of an event as a receiver gets it: ids, and the masks that the container of the webhook shows. Never a value.
-import type { StoredEvent } from '../../platform/db/events.ts';
+import { deliveryIdOf, type StoredEvent } from '../../platform/db/events.ts';
 import { noteTampered } from '../../platform/db/signed-rows.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
@@ -44,7 +44,7 @@ const findMask = async (
 
 /**
  * The body of an attempt: that of the first one, or a new one.
- * @param container of the webhook. @returns undefined, after an alarm, for an event that no server wrote.
+ * @param container of the webhook. @returns undefined, after an alarm, for an event that no server wrote, or wrote for another webhook.
  */
 export const bodyOf = async (
   ctx: WebhooksContext,
@@ -53,8 +53,9 @@ export const bodyOf = async (
   container: string | null,
 ): Promise<string | undefined> => {
   const { tenant_id, keys } = about;
-  const { id, event: text, mac, count, sealed } = delivery;
-  if (ctx.db.logMacs.macOfEvent(tenant_id, text) !== mac) {
+  const { id, webhook_id, event: text, mac, count, sealed } = delivery;
+  const isOurs = ctx.db.logMacs.macOfEvent(tenant_id, text) === mac;
+  if (!isOurs || deliveryIdOf(webhook_id, JSON.parse(text) as StoredEvent) !== id) {
     noteTampered(ctx, { table: 'webhook_deliveries', tenant_id, row_id: id });
     return undefined;
   }

@@ -1,6 +1,6 @@
 // Webhooks: create, read, list, change and delete; another secret, a ping. URL and secrets are sealed.
 import { type EventType, PING } from '../../platform/db/event-types.ts';
-import type { StoredEvent } from '../../platform/db/events.ts';
+import { deliveryIdOf, type StoredEvent } from '../../platform/db/events.ts';
 import { logRow, WEBHOOK_PINGED } from '../../platform/db/audit-record.ts';
 import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { AppError, conflict, invalidField, invalidInput, notFound } from '../../platform/base/errors.ts';
@@ -257,14 +257,14 @@ export const rotateSecret = async (ctx: WebhooksContext, work: Work, id: string)
 export const pingWebhook = (ctx: WebhooksContext, work: Work, id: string): Promise<DeliveryRecord> => {
   const now = ctx.now();
   const { tenant_id } = work;
-  const delivery_id = ctx.newLogId(now);
   const event: StoredEvent = {
     type: PING,
     entity_id: PING,
-    source_id: delivery_id,
+    source_id: ctx.newLogId(now),
     occurred_at: now.toISOString(),
     facts: { id, actor: { id: work.actor_id, type: work.actor_type } },
   };
+  const delivery_id = deliveryIdOf(id, event);
   const text = JSON.stringify(event);
   return work.prismaTransaction(async (tx) => {
     const stored = await lockWebhook(tx, id);

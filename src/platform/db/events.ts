@@ -2,6 +2,7 @@
 import { setTimeout as pause } from 'node:timers/promises';
 import type { Announced } from '../base/cache.ts';
 import type { Alarm, Log } from '../base/log.ts';
+import { sha256Hex } from '../crypto/digest.ts';
 import type { NewLog } from './audit-rows.ts';
 import { EVERY_EVENT, eventOfAlarm, eventOfRun, eventsOfLog, type NewEvent } from './event-types.ts';
 import type { LogMacs } from './log-macs.ts';
@@ -45,6 +46,15 @@ const TELL_MS = 5;
 
 /** The part of an event that its MAC covers. */
 export type StoredEvent = Pick<NewEvent, 'type' | 'entity_id' | 'source_id' | 'occurred_at' | 'facts'>;
+
+/** The id of the delivery of an event to a webhook, as QUEUE makes it: a row that was moved to another webhook has another one. */
+export const deliveryIdOf = (
+  webhook_id: string,
+  { source_id, type, entity_id }: Pick<StoredEvent, 'source_id' | 'type' | 'entity_id'>,
+): string => {
+  const hex = sha256Hex(`${webhook_id}${source_id}${type}${entity_id}`);
+  return `${source_id.slice(0, 13)}-7${hex.slice(0, 3)}-8${hex.slice(3, 6)}-${hex.slice(6, 18)}`;
+};
 
 export type Events = ReturnType<typeof createEvents>;
 

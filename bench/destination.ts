@@ -1,11 +1,13 @@
 // What the proxy forwards to: an https server in a process of its own that does as little as it can. Prints its port.
 // POST / answers with 1 KB, POST /echo with what it received, POST /count with how much, GET /zeros/N with N bytes,
+// GET /text/N, /json/N, /html/N and /form/N with N bytes of this kind,
 // anything to /silent never, GET /nested with 5 MB of lists 190 deep, GET /chunks in chunks of one byte.
 import { readFileSync } from 'node:fs';
 import type { ServerResponse } from 'node:http';
 import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { Readable } from 'node:stream';
+import { kinds } from './kinds.ts';
 
 const [certificatePath, keyPath] = process.argv.slice(2);
 
@@ -23,8 +25,8 @@ const answer = (response: ServerResponse, body: Buffer): void => {
   response.end(body);
 };
 
-function* zerosOf(bytes: number): Generator<Buffer> {
-  for (let left = bytes; left > 0; left -= zeros.byteLength) yield zeros.subarray(0, left);
+function* repeat(piece: Buffer, bytes: number): Generator<Buffer> {
+  for (let left = bytes; left > 0; left -= piece.byteLength) yield piece.subarray(0, left);
 }
 
 const server = createServer(
@@ -41,7 +43,12 @@ const server = createServer(
     }
     if (place === 'zeros') {
       response.writeHead(200, { 'content-type': 'application/octet-stream', 'content-length': bytesText });
-      return void Readable.from(zerosOf(Number(bytesText))).pipe(response);
+      return void Readable.from(repeat(zeros, Number(bytesText))).pipe(response);
+    }
+    const kind = kinds[place ?? ''];
+    if (kind) {
+      response.writeHead(200, { 'content-type': kind.type, 'content-length': bytesText });
+      return void Readable.from(repeat(kind.piece, Number(bytesText))).pipe(response);
     }
     if (place === 'echo') {
       const pieces: Buffer[] = [];

@@ -57,7 +57,7 @@ type Place = {
 };
 
 /** The server with a destination on loopback that it may reach. */
-const withProxy = async <T>(measure: (place: Place) => Promise<T>): Promise<T> => {
+export const withProxy = async <T>(measure: (place: Place) => Promise<T>): Promise<T> => {
   const destination = await startDestination();
   try {
     const server = await startServer(undefined, {
@@ -91,17 +91,23 @@ const orderOf = (card: string): string => {
 
 const PLAIN_ORDER = orderOf('none');
 
-/** @returns the same order with the expression of a card. The card must arrive, or there is nothing to measure. */
-const makeCardOrder = async ({ server, headers }: Place): Promise<string> => {
+/** @returns the id of a card. */
+export const makeCard = async ({ server }: Pick<Place, 'server'>, data: object): Promise<string> => {
   const { base_url, api_key } = server.credentials;
-  const data = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 };
   const made = await fetch(`${base_url}/tokenize`, {
     method: 'POST',
     headers: headersOf(api_key),
     body: JSON.stringify({ type: 'card', data }),
   });
-  const { id } = (await made.json()) as { id: string };
-  const body = orderOf(`{{ ${id} }}`);
+  return ((await made.json()) as { id: string }).id;
+};
+
+/** @returns the same order with the expression of a card. The card must arrive, or there is nothing to measure. */
+const makeCardOrder = async (place: Place): Promise<string> => {
+  const { server, headers } = place;
+  const { base_url } = server.credentials;
+  const data = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 };
+  const body = orderOf(`{{ ${await makeCard(place, data)} }}`);
   const echoed = await fetch(`${base_url}/proxy`, { method: 'POST', headers: headers('/echo'), body });
   const { card } = (await echoed.json()) as { card?: { number?: string } };
   if (card?.number !== data.number) throw new Error('the card did not arrive at the destination');

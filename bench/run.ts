@@ -1,6 +1,7 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { consolePages, signIn } from './console.ts';
 import { cpu } from './cpu.ts';
+import { echo } from './echo.ts';
 import { fairness } from './fairness.ts';
 import { fields } from './fields.ts';
 import { lists } from './lists.ts';
@@ -38,6 +39,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'console-pages': consolePages,
   'sign-in': signIn,
   cpu,
+  echo,
   fairness,
   fields,
   lists,

@@ -15,10 +15,6 @@ export type Automaton = {
   /** The longest pattern that ends in a state, by its index; -1 for none. */
   readonly ends: Int32Array;
   readonly depthMax: number;
-  /** Whether a pattern begins with a byte. */
-  readonly firsts: Uint8Array;
-  /** Whether two bytes are neighbours in a pattern, at `first * 256 + second`. */
-  readonly pairs: Uint8Array;
 };
 
 /** Linear in the bytes of the patterns, of which none is empty. Of two equal patterns the first is found. */
@@ -32,8 +28,6 @@ export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automa
   const depths = new Int32Array(nodesMax);
   const ends = new Int32Array(nodesMax).fill(-1);
   const fails = new Int32Array(nodesMax);
-  const pairs = new Uint8Array(65_536);
-  const firsts = new Uint8Array(256);
   let nodes = 1;
 
   const slotOf = (state: number, byte: number): number => {
@@ -53,8 +47,6 @@ export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automa
   for (const [index, pattern] of patterns.entries()) {
     let state = ROOT;
     for (const [at, byte] of pattern.entries()) {
-      if (at === 0) firsts[byte] = 1;
-      else pairs[(pattern[at - 1] as number) * 256 + byte] = 1;
       const slot = slotOf(state, byte);
       if (keys[slot] === -1) {
         keys[slot] = state * 256 + byte;
@@ -80,5 +72,5 @@ export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automa
     if (at % SLICE_NODES === 0) yield;
   }
   const depthMax = nodes === 1 ? 0 : (depths[order[nodes - 1] as number] as number);
-  return { step, depths, ends, depthMax, firsts, pairs };
+  return { step, depths, ends, depthMax };
 }

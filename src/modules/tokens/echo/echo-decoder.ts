@@ -43,13 +43,18 @@ const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
   const ends = new Float64Array(ESCAPE_BYTES_MAX);
   let length = 0;
 
+  const copyFrom = (used: number) =>
+    Array.from({ length: length - used }, (_, index) => {
+      const at = used + index;
+      return [bytes[at] as number, starts[at] as number, ends[at] as number] as const;
+    });
+
   const settle = (isEnd: boolean): void => {
     const read = readEscape(bytes, length, isEnd);
     if (read === 'more' && !isEnd) return;
     const isRead = typeof read === 'object';
     const used = isRead ? read.used : 1;
-    const rest = Array.from({ length: length - used }, (_, index) => used + index);
-    const again = rest.map((at) => [bytes[at] as number, starts[at] as number, ends[at] as number] as const);
+    const again = length === used ? undefined : copyFrom(used);
     const start = starts[0] as number;
     const end = ends[used - 1] as number;
     length = 0;
@@ -57,7 +62,7 @@ const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
     else if (read.isByte && read.point >= 0) take(read.point, start, end);
     else if (read.point >= 0) for (const byte of utf8Of(read.point)) take(byte, start, end);
     if (isRead) decoded();
-    for (const each of again) step(...each);
+    if (again) for (const each of again) step(...each);
     if (isEnd && length > 0) settle(true);
   };
 

@@ -40,20 +40,35 @@ const escapeOf = (reading: number, place: EchoPlace): ((text: string) => string)
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** Tells whether bytes of JSON that went by end in a text. */
+/** By two neighbouring bytes, `first + second * 256`: 1 for one quote; 2 and more where there is a backslash. */
+const jsonWords = Uint8Array.from({ length: 65_536 }, (_, word) => {
+  const both = [word & 0xff, word >>> 8];
+  return both.includes(BACKSLASH) ? 2 : both.filter((byte) => byte === QUOTE).length & 1;
+});
+
+/** Tells whether bytes of JSON that went by end in a text. Outside of a text JSON has no backslash. */
 const createJsonPosition = () => {
-  let isInText = false;
+  let isInText = 0;
   let isEscaped = false;
   return {
     pass: (bytes: Uint8Array): void => {
-      for (let at = 0; at < bytes.length; at += 1) {
-        const byte = bytes[at];
-        if (isEscaped) isEscaped = false;
-        else if (byte === QUOTE) isInText = !isInText;
-        else if (byte === BACKSLASH) isEscaped = isInText;
+      let at = isEscaped ? 1 : 0;
+      const last = bytes.length - 1;
+      while (at < last) {
+        const first = bytes[at] as number;
+        const word = jsonWords[first | ((bytes[at + 1] as number) << 8)] as number;
+        if (word < 2) isInText ^= word;
+        else if (first !== BACKSLASH) {
+          isInText ^= Number(first === QUOTE);
+          at += 1;
+          continue;
+        }
+        at += 2;
       }
+      isEscaped = at === last && bytes[at] === BACKSLASH;
+      if (at === last) isInText ^= Number(bytes[at] === QUOTE);
     },
-    isInText: () => isInText,
+    isInText: () => isInText === 1,
   };
 };
 
@@ -95,7 +110,8 @@ export const createEchoOutput = (place: EchoPlace, start: number): EchoOutput =>
   const maskBytes = ({ reading, pattern }: NonNullable<Match['mask']>): Uint8Array => {
     const escape = escapeOf(reading, place);
     const text = escape(pattern.spell(`{{ ${pattern.id} }}`));
-    if (reading === escapeKinds.nul) return Buffer.from([...text].join('\0'.repeat(zerosAt(gone))));
+    const zeros = (reading & escapeKinds.nul) === 0 ? 0 : zerosAt(gone);
+    if (zeros > 0) return Buffer.from([...text].join('\0'.repeat(zeros)));
     return Buffer.from(json?.isInText() === false ? JSON.stringify(pattern.spell(`{{ ${pattern.id} }}`)) : text);
   };
 

@@ -3,15 +3,16 @@
 /** What an escape may be. A decoder reads one kind, or all of them. */
 export const escapeKinds = { json: 1, html: 2, percent: 4, plus: 8, nul: 16 } as const;
 
-const BACKSLASH = 0x5c;
-export const AMPERSAND = 0x26;
-const PERCENT = 0x25;
-const PLUS = 0x2b;
+export const BACKSLASH = 0x5c;
+const AMPERSAND = 0x26;
+export const PERCENT = 0x25;
+export const PLUS = 0x2b;
 export const HASH = 0x23;
-const SEMICOLON = 0x3b;
+export const SEMICOLON = 0x3b;
 const OPENING_BRACE = 0x7b;
 const CLOSING_BRACE = 0x7d;
-const LETTER_U = 0x75;
+export const LETTER_U = 0x75;
+export const LETTER_X = 0x78;
 
 /** By byte: the kinds of escapes that begin with it. */
 export const escapeStarts: Uint8Array = new Uint8Array(256);
@@ -30,7 +31,8 @@ const shortEscapes = new Map(
   ),
 );
 
-const shortBytes = new Int16Array(256).fill(-1);
+/** By the byte behind a backslash: what both stand for; -1 for none. */
+export const shortBytes: Int16Array = new Int16Array(256).fill(-1);
 for (const [name, character] of shortEscapes) shortBytes[name] = character;
 
 /** Names of HTML 4 for Latin-1, from 160 on, and those of ASCII that escaping functions write. */
@@ -38,7 +40,8 @@ const latinNames =
   'nbsp iexcl cent pound curren yen brvbar sect uml copy ordf laquo not shy reg macr deg plusmn sup2 sup3 acute micro para middot cedil sup1 ordm raquo frac14 frac12 frac34 iquest Agrave Aacute Acirc Atilde Auml Aring AElig Ccedil Egrave Eacute Ecirc Euml Igrave Iacute Icirc Iuml ETH Ntilde Ograve Oacute Ocirc Otilde Ouml times Oslash Ugrave Uacute Ucirc Uuml Yacute THORN szlig agrave aacute acirc atilde auml aring aelig ccedil egrave eacute ecirc euml igrave iacute icirc iuml eth ntilde ograve oacute ocirc otilde ouml divide oslash ugrave uacute ucirc uuml yacute thorn yuml';
 const asciiNames =
   'amp& AMP& lt< LT< gt> GT> quot" QUOT" apos\' period. comma, colon: semi; sol/ bsol\\ num# commat@ plus+ equals= lowbar_ excl! quest? percnt% dollar$ ast* lpar( rpar) lsqb[ rsqb] lcub{ rcub} vert| grave` Hat^ hyphen\u2010';
-const entities = new Map<string, number>([
+/** Code points by the name of an entity. */
+export const entities: ReadonlyMap<string, number> = new Map<string, number>([
   ...latinNames.split(' ').map((name, at): [string, number] => [name, 160 + at]),
   ...asciiNames.split(' ').map((each): [string, number] => [each.slice(0, -1), each.charCodeAt(each.length - 1)]),
 ]);
@@ -89,14 +92,14 @@ const readBackslash = (bytes: Uint8Array, length: number): EscapeReading => {
   const short = shortEscapes.get(name);
   if (short !== undefined) return { point: short, isByte: false, used: 2 };
   // `\u0041` of JSON, `\x41` of JavaScript.
-  const digits = name === 0x75 ? 4 : name === 0x78 ? 2 : 0;
+  const digits = name === LETTER_U ? 4 : name === LETTER_X ? 2 : 0;
   if (digits === 0) return 'literal';
   if (digits === 4 && length > 2 && bytes[2] === OPENING_BRACE) return readBraces(bytes, length);
   const point = readHex(bytes, 2, digits, length);
   if (typeof point === 'string') return point;
   if (!isHighHalf(point)) return { point, isByte: false, used: 2 + digits };
   if (length < 8) return length === 6 || bytes[6] === BACKSLASH ? 'more' : 'literal';
-  if (bytes[6] !== BACKSLASH || bytes[7] !== 0x75) return 'literal';
+  if (bytes[6] !== BACKSLASH || bytes[7] !== LETTER_U) return 'literal';
   const low = readHex(bytes, 8, 4, length);
   if (typeof low === 'string') return low;
   return { point: 0x10000 + (point - 0xd800) * 1024 + (low & 0x3ff), isByte: false, used: 12 };
@@ -150,32 +153,6 @@ export const readEscape = (bytes: Uint8Array, length: number, isEnd: boolean): E
     default:
       // A zero byte of UTF-16 or UTF-32 stands for nothing.
       return { point: -1, isByte: true, used: 1 };
-  }
-};
-
-/** A byte that begins nothing. */
-export const NOTHING = -1;
-/** A byte that only a closer look tells. */
-export const UNKNOWN = -2;
-
-/** The first byte that an escape stands for, at a glance: most escapes cannot begin a match. */
-export const glanceAtEscape = (bytes: Uint8Array, at: number): number => {
-  const next = bytes[at + 1];
-  switch (bytes[at]) {
-    case 0:
-      return NOTHING;
-    case PLUS:
-      return 0x20;
-    case PERCENT: {
-      if (at + 2 >= bytes.length || next === LETTER_U) return UNKNOWN;
-      const high = hexValue(next);
-      const low = hexValue(bytes[at + 2]);
-      return high === -1 || low === -1 ? NOTHING : high * 16 + low;
-    }
-    case BACKSLASH:
-      return next === undefined || next === 0x75 || next === 0x78 ? UNKNOWN : (shortBytes[next] as number);
-    default:
-      return next === HASH || next === undefined || isAlphanumeric(next) ? UNKNOWN : NOTHING;
   }
 };
 

@@ -4,26 +4,10 @@ import { runAtOnce } from '../../../platform/json/slices.ts';
 import { type Automaton, createAutomaton, ROOT } from './automaton.ts';
 
 /** The names of `codeName` in lower case. */
-const names = ['cvc', 'cvv', 'cv2', 'csc', ...['', '_', '-', '.', ' '].map((between) => `security${between}code`)];
+export const codeNames: readonly string[] = ['cvc', 'cvv', 'cv2', 'csc', ...['', '_', '-', '.', ' '].map((between) => `security${between}code`)];
 
 let shared: Automaton | undefined;
-const nameAutomaton = (): Automaton => (shared ??= runAtOnce(createAutomaton(names.map((name) => Buffer.from(name)))));
-
-const casesOf = (character: string): number[] =>
-  [character.toLowerCase(), character.toUpperCase()].map((each) => each.charCodeAt(0));
-
-/** The names in either case, as `Automaton` has its patterns. */
-export const nameStarts = (() => {
-  const firsts = new Uint8Array(256);
-  const pairs = new Uint8Array(65_536);
-  for (const name of names) {
-    for (const first of casesOf(name.charAt(0))) firsts[first] = 1;
-    for (let at = 1; at < name.length; at += 1)
-      for (const first of casesOf(name.charAt(at - 1)))
-        for (const second of casesOf(name.charAt(at))) pairs[first * 256 + second] = 1;
-  }
-  return { firsts, pairs };
-})();
+const nameAutomaton = (): Automaton => (shared ??= runAtOnce(createAutomaton(codeNames.map((name) => Buffer.from(name)))));
 
 /** Characters of a name behind the part that matches, and between it and its value. */
 const BETWEEN_MAX = 64;

@@ -10,6 +10,7 @@ import { createCodedTexts, createExpansion, createReferences } from '../../src/m
 import { createMeter } from '../../src/modules/tokens/expressions/meter.ts';
 import { createOpenedTexts, createPrefixSet } from '../../src/modules/tokens/expressions/opened-texts.ts';
 import { scanTemplate, type Template } from '../../src/modules/tokens/expressions/template.ts';
+import { createCandidates } from '../../src/modules/tokens/echo/echo-candidates.ts';
 import { readEchoTexts } from '../../src/modules/tokens/echo/echo-patterns.ts';
 import { createEchoScanner, createEchoSearch, type EchoSearch } from '../../src/modules/tokens/echo/echo-scanner.ts';
 import { createAccounts } from '../../src/platform/base/accounts.ts';
@@ -535,10 +536,22 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run('id', text),
-  'modules/tokens/echo/escapes glanceAtEscape':
+  'modules/tokens/echo/escape-glance glanceAtEscape':
     (run) =>
     ({ text }) =>
-      run(Buffer.from(text), 0),
+      run(Buffer.from(text), 0, text.length),
+  'modules/tokens/echo/echo-candidates addPattern':
+    (run) =>
+    ({ text }) =>
+      run(createCandidates(true), Buffer.from(text)),
+  'modules/tokens/echo/echo-candidates findCandidate':
+    (run) =>
+    ({ text }) =>
+      run(echoSearch().candidates, Buffer.from(text), 0, text.length),
+  'modules/tokens/echo/echo-candidates mayBeginAt':
+    (run) =>
+    ({ text }) =>
+      run(echoSearch().candidates, Buffer.from(text), 1),
   'modules/tokens/echo/escapes readEscape':
     (run) =>
     ({ text }) =>

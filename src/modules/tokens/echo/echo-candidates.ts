@@ -9,8 +9,8 @@ const ESCAPE = 1;
 const PAIR = 2;
 /** Neighbours in a name of a security code. */
 const NAME_PAIR = 4;
-/** Two letters that each name has at each alignment. */
-const NAME_SIGN = 8;
+/** Neighbours in a name of three letters. */
+const SHORT_NAME_PAIR = 8;
 /** The beginning of a pattern or a name. */
 const BEGINNING = 16;
 
@@ -33,14 +33,14 @@ const escapePairs = Uint8Array.from({ length: 65_536 }, (_, pair) =>
   escapeStarts[pair & 0xff] !== 0 || escapeStarts[pair >>> 8] !== 0 ? ESCAPE : 0,
 );
 
+const SHORT_NAME_LENGTH = 3;
+
 const casesOf = (character: string): number[] =>
   [character.toLowerCase(), character.toUpperCase()].map((each) => each.charCodeAt(0));
 
 /** All names begin with these; what follows is for the finder of codes. */
-const nameBeginnings = [...new Set(codeNames.map((name) => name.slice(0, 8)))];
-
-/** Of the long name those in its middle, which are rarer than the others. */
-const signsOf = (name: string): string[] => (name.length === 3 ? [name.slice(0, 2), name.slice(1)] : ['cu', 'ur']);
+const shortNames = codeNames.filter(({ length }) => length === SHORT_NAME_LENGTH);
+const longBeginning = 'security';
 
 const flagNames = (pairs: Uint8Array, flag: number, letters: string): void => {
   for (const first of casesOf(letters.charAt(0)))
@@ -52,10 +52,16 @@ const flagNames = (pairs: Uint8Array, flag: number, letters: string): void => {
 
 const namePairs = (() => {
   const pairs = escapePairs.slice();
-  for (const name of codeNames)
-    for (let at = 1; at < name.length; at += 1) flagNames(pairs, NAME_PAIR, name.slice(at - 1, at + 1));
-  for (const name of nameBeginnings) flagNames(pairs, BEGINNING, name.slice(0, 2));
-  for (const name of nameBeginnings) for (const sign of signsOf(name)) flagNames(pairs, NAME_SIGN, sign);
+  const flagName = (name: string, flag: number): void => {
+    for (let at = 1; at < name.length; at += 1) flagNames(pairs, flag, name.slice(at - 1, at + 1));
+  };
+  for (const name of codeNames) {
+    flagName(name, NAME_PAIR);
+    flagNames(pairs, BEGINNING, name.slice(0, 2));
+  }
+  for (const name of shortNames) flagName(name, SHORT_NAME_PAIR);
+  // It is as long as a pattern, and is found as one.
+  flagName(longBeginning, PAIR);
   return pairs;
 })();
 
@@ -77,17 +83,14 @@ export const addPattern = ({ pairs, firsts }: Candidates, pattern: Uint8Array): 
 const flagsAt = ({ pairs }: Candidates, bytes: Uint8Array, at: number): number =>
   pairs[(bytes[at] as number) | ((bytes[at + 1] as number) << 8)] as number;
 
-/** Whether letters at a position, or up to three before it, begin a name. */
-const isNameAbout = (bytes: Uint8Array, at: number): boolean => {
-  if (at < 3 || at + PATTERN_BYTES_MIN > bytes.length) return true;
-  for (const name of nameBeginnings)
-    for (let from = at - 3; from <= at; from += 1) {
-      let count = 0;
-      while (count < name.length && ((bytes[from + count] as number) | 0x20) === (name.charCodeAt(count) | 0x20))
-        count += 1;
-      if (count === name.length) return true;
-    }
-  return false;
+/** The letters of short names in lower case, as one number. */
+const shortNameCodes = new Set(shortNames.map((name) => Buffer.from(name).readUIntBE(0, SHORT_NAME_LENGTH)));
+
+const isShortNameAt = (bytes: Uint8Array, at: number): boolean => {
+  if (at < 0 || at + SHORT_NAME_LENGTH > bytes.length) return true;
+  const [first, second, third] = [bytes[at] as number, bytes[at + 1] as number, bytes[at + 2] as number];
+  // A control character becomes a digit so, and is looked at in vain.
+  return shortNameCodes.has(((first << 16) | (second << 8) | third) | 0x202020);
 };
 
 /**
@@ -103,14 +106,15 @@ export const findCandidate = (candidates: Candidates, bytes: Uint8Array, from: n
   for (let at = from; at < last; at += 2) {
     const flags = pairs[(bytes[at] as number) | ((bytes[at + 1] as number) << 8)] as number;
     run = (flags & PAIR) === 0 ? 0 : run + 1;
-    if (flags === 0) continue;
+    if (run < 3 && (flags & (ESCAPE | SHORT_NAME_PAIR)) === 0) continue;
     if (run > 2 && (flagsAt(candidates, bytes, at - 1) & flagsAt(candidates, bytes, at - 3) & PAIR) !== 0)
       return Math.max(from, at - 5);
     if ((flags & ESCAPE) !== 0) {
       if (mayBeginAt(candidates, bytes, at)) return Math.max(from, at - SIGHT_BYTES);
       if (mayBeginAt(candidates, bytes, at + 1)) return Math.max(from, at + 1 - SIGHT_BYTES);
     }
-    if ((flags & NAME_SIGN) !== 0 && isNameAbout(bytes, at)) return Math.max(from, at - 3);
+    if ((flags & SHORT_NAME_PAIR) !== 0 && (isShortNameAt(bytes, at) || isShortNameAt(bytes, at - 1)))
+      return Math.max(from, at - 1);
   }
   return Math.max(from, to - SIGHT_BYTES);
 };

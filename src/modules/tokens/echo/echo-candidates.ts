@@ -90,7 +90,7 @@ const isShortNameAt = (bytes: Uint8Array, at: number): boolean => {
   if (at < 0 || at + SHORT_NAME_LENGTH > bytes.length) return true;
   const [first, second, third] = [bytes[at] as number, bytes[at + 1] as number, bytes[at + 2] as number];
   // A control character becomes a digit so, and is looked at in vain.
-  return shortNameCodes.has(((first << 16) | (second << 8) | third) | 0x202020);
+  return shortNameCodes.has((first << 16) | (second << 8) | third | 0x202020);
 };
 
 /**

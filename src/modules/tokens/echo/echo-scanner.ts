@@ -1,7 +1,14 @@
 // Finds opened values in a stream and writes masks in their place. Passes on at once what cannot be the beginning of a match.
 import type { Slices } from '../../../platform/json/slices.ts';
 import { type Automaton, createAutomaton, ROOT } from './automaton.ts';
-import { addPattern, type Candidates, CLOSE_BYTES, createCandidates, findCandidate, mayBeginAt } from './echo-candidates.ts';
+import {
+  addPattern,
+  type Candidates,
+  CLOSE_BYTES,
+  createCandidates,
+  findCandidate,
+  mayBeginAt,
+} from './echo-candidates.ts';
 import { createEchoDecoder, type EchoDecoder, type RawState, type Reading } from './echo-decoder.ts';
 import { type EchoTexts, type Pattern, patternsOf } from './echo-patterns.ts';
 import { createEchoOutput, type EchoOutput, type EchoPlace } from './echo-output.ts';
@@ -132,8 +139,7 @@ const step = (scan: Scan, bytes: Uint8Array, index: number): void => {
   raw.codes?.step(byte, end - 1, end);
 };
 
-const isAtRest = ({ raw, awake }: Scan): boolean =>
-  raw.state === ROOT && awake === 0 && raw.codes?.isIdle !== false;
+const isAtRest = ({ raw, awake }: Scan): boolean => raw.state === ROOT && awake === 0 && raw.codes?.isIdle !== false;
 
 const searchBytes = (scan: Scan, bytes: Uint8Array, from: number, to: number): void => {
   let at = from;

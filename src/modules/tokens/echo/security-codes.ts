@@ -4,10 +4,17 @@ import { runAtOnce } from '../../../platform/json/slices.ts';
 import { type Automaton, createAutomaton, ROOT } from './automaton.ts';
 
 /** The names of `codeName` in lower case. */
-export const codeNames: readonly string[] = ['cvc', 'cvv', 'cv2', 'csc', ...['', '_', '-', '.', ' '].map((between) => `security${between}code`)];
+export const codeNames: readonly string[] = [
+  'cvc',
+  'cvv',
+  'cv2',
+  'csc',
+  ...['', '_', '-', '.', ' '].map((between) => `security${between}code`),
+];
 
 let shared: Automaton | undefined;
-const nameAutomaton = (): Automaton => (shared ??= runAtOnce(createAutomaton(codeNames.map((name) => Buffer.from(name)))));
+const nameAutomaton = (): Automaton =>
+  (shared ??= runAtOnce(createAutomaton(codeNames.map((name) => Buffer.from(name)))));
 
 /** Characters of a name behind the part that matches, and between it and its value. */
 const BETWEEN_MAX = 64;

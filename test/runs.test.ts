@@ -533,6 +533,18 @@ describe('no response waits', () => {
     }
   });
 
+  test('for two more commits than a forwarded request has with an idempotency key', async () => {
+    const id = await tokenOf(server, 'value');
+    let count = 0;
+    const forward = () => {
+      const headers = { 'svc-proxy-url': house.url, 'svc-idempotency-key': `key-${(count += 1)}` };
+      return server.request('POST', '/proxy', { json: [`{{ ${id} }}`], headers });
+    };
+    const named = ['find-forward-by-key', 'find-values', 'claim-forward', 'insert-forward'];
+    const written = ['insert-logs-and-runs', 'commit', 'note-forward-sending', 'note-forward-answered'];
+    await expect.poll(() => statementsOf(forward), { timeout: 10_000 }).toEqual([...named, ...written]);
+  });
+
   test('for the end of a run, which may be refused or wait for a lock', async () => {
     const reactor = await makeReactor(server, 'return { raw: 1 };');
     const count = async () => (await server.request('GET', `/runs?resource_id=${reactor.id}`)).body.data.length;

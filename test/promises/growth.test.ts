@@ -717,6 +717,7 @@ const beyond: Record<string, string> = {
   'modules/code/args openArgs': 'collects, expands and checks in functions that are called here',
   'modules/code/formulas isCutShort': 'looks at the size of a column',
   'modules/code/service-client answerService': 'compares opened texts, and calls the operations of the API',
+  'modules/proxy/guard-answer joined': 'passes pieces on as they are',
   'modules/proxy/proxy-finder openRoute': 'opens what the vault has written',
   'modules/proxy/rows findProxyBeforeCaller': 'gets a digest',
   'modules/proxy/rows insertProxy': 'gets a sealed route and a digest',

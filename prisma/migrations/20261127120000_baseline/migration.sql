@@ -1165,6 +1165,43 @@ CREATE INDEX webhook_deliveries_tenant_id_webhook_id_state_id_idx ON webhook_del
 CREATE INDEX webhook_deliveries_due_idx ON webhook_deliveries (tenant_id, webhook_id, due_at) WHERE state = 'waiting';
 CREATE INDEX webhook_deliveries_order_idx ON webhook_deliveries (tenant_id, webhook_id, entity_id, queued_at) WHERE state = 'waiting';
 
+-- Forwarded requests that have an idempotency key. By month, as runs. The claim of the key is in idempotency_keys.
+CREATE TABLE forwards (
+  tenant_id UUID NOT NULL,
+  id UUID NOT NULL,
+  -- begun, sent, answered, unknown or failed.
+  state TEXT NOT NULL,
+  attempts INTEGER NOT NULL DEFAULT 1,
+  -- Of the process that sends it. Null once it is over.
+  claimed_until TIMESTAMPTZ(3),
+  -- Set while the destination may have acted on any attempt.
+  sent_at TIMESTAMPTZ(3),
+  answered_at TIMESTAMPTZ(3),
+  actor_id UUID NOT NULL,
+  actor_type TEXT NOT NULL,
+  proxy_id UUID,
+  replay_of UUID,
+  method TEXT NOT NULL,
+  destination_host TEXT NOT NULL,
+  path_digest TEXT NOT NULL,
+  -- What the destination recognises a repeated request by. Null where it does not.
+  repeat_digest TEXT,
+  token_ids TEXT[] NOT NULL,
+  -- Of the destination.
+  status INTEGER,
+  -- kept, not_kept or none.
+  answer TEXT NOT NULL DEFAULT 'none',
+  trace_id TEXT,
+  -- The request, and the answer with what decides who gets it. For a day.
+  sealed BYTEA,
+  PRIMARY KEY (tenant_id, id)
+) PARTITION BY RANGE (id);
+CREATE INDEX forwards_id_idx ON forwards (id);
+CREATE INDEX forwards_sealed_idx ON forwards (id) WHERE sealed IS NOT NULL;
+CREATE INDEX forwards_claimed_idx ON forwards (tenant_id, claimed_until) WHERE claimed_until IS NOT NULL;
+CREATE INDEX forwards_tenant_id_state_id_idx ON forwards (tenant_id, state, id);
+CREATE INDEX forwards_tenant_id_proxy_id_id_idx ON forwards (tenant_id, proxy_id, id);
+
 -- Makes an empty partition of a table by months: no role empties one by TRUNCATE, and one of a walled table has a wall of its own.
 CREATE FUNCTION make_month_partition(parent text, name text, from_id uuid, to_id uuid) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
@@ -1199,7 +1236,7 @@ BEGIN
   IF NOT pg_try_advisory_xact_lock(7270736900652) THEN RETURN 0; END IF;
   -- It moves rows of all tenants, whoever calls it: rows that it did not see would be dropped.
   PERFORM set_config('strongroom.tenants', '*', true);
-  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries'] LOOP
+  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries', 'forwards'] LOOP
     made := 0;
     BEGIN
       LOOP
@@ -1252,7 +1289,7 @@ DECLARE
 BEGIN
   PERFORM set_config('TimeZone', 'UTC', true);
   bound := log_id_at(date_trunc('month', now()));
-  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries'] LOOP
+  FOREACH parent IN ARRAY ARRAY['runs', 'webhook_deliveries', 'forwards'] LOOP
     PERFORM make_month_partition(parent, parent || '_before_' || to_char(log_time_of(bound), 'YYYY_MM'), NULL, bound);
     PERFORM make_month_partition(parent, parent || '_from_' || to_char(log_time_of(bound), 'YYYY_MM'), bound, NULL);
   END LOOP;

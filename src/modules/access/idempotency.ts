@@ -74,7 +74,7 @@ const bindingOf = (ctx: AccessContext, work: Work, id: string): Binding => ({
  * Whose claim it is. Everybody has the key of a public caller: a claim of all would tell others by a 422 whether they have guessed the
  * value that a page has sent. So a retry from another address makes a claim of its own.
  */
-const holderOf = ({ actor_id, caller, origin }: Work) => ({
+export const holderOf = ({ actor_id, caller, origin }: Work) => ({
   actor_id,
   address: caller.publicAccess && addressOfIp(origin?.ip ?? ''),
 });
@@ -156,7 +156,7 @@ const claim = async (
   };
 };
 
-const answerGone = () =>
+export const answerGone = () =>
   failure('idempotency_not_shown', 'The request with this idempotency key was answered, and the answer is gone.');
 
 /** @throws unprocessable; conflict; forbidden; internal, after an alarm, for an answer that cannot be decrypted. */
@@ -269,6 +269,22 @@ const decideAgain = async (ctx: AccessContext, work: Work, basis: AnswerBasis): 
     if (showsLess(visible, shown) || isOtherMask) hidden ??= noLongerShown();
   }
   return hidden;
+};
+
+/**
+ * Before a kept answer is returned to its caller: the decisions behind it are made again, its tokens counted, and its rows logged.
+ * @throws forbidden; conflict where less would be shown, or a token is gone; too_many_requests; unavailable.
+ */
+export const checkReplay = async (ctx: AccessContext, work: Work, basis: AnswerBasis): Promise<void> => {
+  await checkBasis(ctx, work, basis);
+  await countAgain(ctx, work, basis);
+  await logReplay(ctx, work, basis);
+};
+
+/** The decisions behind an answer, made again. @throws as checkReplay. */
+export const checkBasis = async (ctx: AccessContext, work: Work, basis: AnswerBasis): Promise<void> => {
+  const hidden = await decideAgain(ctx, work, basis);
+  if (hidden) throw hidden;
 };
 
 /** The log rows of the uses of a token. */

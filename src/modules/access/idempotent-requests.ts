@@ -23,9 +23,12 @@ const names = ['svc-idempotency-key', 'idempotency-key'] as const;
 const BAD_KEY = `must be one key of 1 to ${IDEMPOTENCY_KEY_LENGTH_MAX} printable ASCII characters without spaces`;
 const methods = new Set(['POST', 'PUT', 'PATCH']);
 
-/** @throws invalidInput for a malformed key, and for two different ones. */
-const keyOf = (request: FastifyRequest): string | undefined => {
-  const given = names.map((name) => request.headers[name]).filter((value) => value !== undefined);
+/** @param read the headers that may have it. @throws invalidInput for a malformed key, and for two different ones. */
+export const keyOf = (
+  { headers }: Pick<FastifyRequest, 'headers'>,
+  read: readonly (typeof names)[number][] = names,
+): string | undefined => {
+  const given = read.map((name) => headers[name]).filter((value) => value !== undefined);
   const [key] = given;
   if (key === undefined) return undefined;
   const isKey = typeof key === 'string' && key.length <= IDEMPOTENCY_KEY_LENGTH_MAX && idempotencyKeyPattern.test(key);

@@ -3,11 +3,12 @@
 import { ECHO_MODE_NEEDED, type EchoMode, echoModeOf, strictestOf } from '../access/echo-mode.ts';
 import type { AnswerRecord } from '../access/answer-record.ts';
 import { Work } from '../access/work.ts';
-import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
+import type { AnswerWithin, ProxyAnswer, ProxyRequest, Retry } from './request.ts';
 import { holdsApiKey } from '../access/api-keys.ts';
 import { asksForDryRunIn } from '../access/dry-run-header.ts';
 import { mayAnywhere } from '../access/rules.ts';
-import { type Actor, logRow, type Usage } from '../../platform/db/audit-record.ts';
+import { type Actor, logRow, type LogRow, type Usage } from '../../platform/db/audit-record.ts';
+import type { Query } from '../../platform/db/statements.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import { isDecodable } from '../../platform/egress/body.ts';
@@ -25,18 +26,22 @@ import type { Call } from '../../platform/sandbox/protocol/sandbox.ts';
 import { openTokens } from '../tokens/detokenize.ts';
 import { createExpansion, type Expansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
-import { type EchoGuard, guardOf, refuseEchoIn } from '../tokens/echo/echo-guard.ts';
+import { createEchoGuard, type EchoGuard, guardOf, refuseEchoIn } from '../tokens/echo/echo-guard.ts';
 import { createOpenedTexts } from '../tokens/expressions/opened-texts.ts';
 import { type BodyKind, decodedKindOf, inUtf8, saysJson } from './bodies/body-kind.ts';
 import { answerOfCode, callAnswer, parseProxyCall, requestingDecodable, transformAnswer } from './code-call.ts';
 import { begun, type Reservations, sentOf, takeBody, type TakenBody } from './bodies/take-body.ts';
 import { findInSlices, findNothing } from './bodies/expressions.ts';
+import { Delivery } from './delivery.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { CodeClaim } from '../tokens/code-claim.ts';
 import { settleCodes } from './code-rule.ts';
 import { answerDryRun } from './dry-run.ts';
 import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
+import { maskOfCode } from './mask-transform.ts';
+import { type ForwardAttempt, openForward, recordingFor } from './forwards/attempt.ts';
+import { keepAnswer } from './forwards/keep-answer.ts';
 import type { Message } from './message.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
@@ -67,7 +72,9 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const { tenant_id, work: found, usage } = await findActor(ctx, request, proxy);
   const guard = isDry ? undefined : (nesting.guard ?? (await makeGuard(ctx, request, proxy, found)));
   if (nesting.guard) guard?.tighten(proxy ? proxy.echo_guard : found?.caller.echo_guard);
-  const work = guard ? found?.with({ noteOpened: guard.noteOpened }) : found;
+  const retry = isDry ? undefined : request.retry;
+  const recording = recordingFor(retry);
+  const work = guard ? found?.with({ noteOpened: guard.noteOpened, ...recording }) : found;
   const actor: Acting = work ?? {
     actor_id: null,
     actor_type: null,
@@ -78,14 +85,19 @@ export const forward = async (ctx: ProxyContext, request: ProxyRequest, nesting 
   const run = new Run(ctx, actor, about);
   if (isDry) run.leave();
   try {
-    return await forwardFrom(ctx, request, { target, proxy, tenant_id, work, actor, run, isDry, guard }, nesting);
+    return await forwardFrom(
+      ctx,
+      request,
+      { target, proxy, tenant_id, work, actor, run, isDry, guard, retry },
+      nesting,
+    );
   } catch (error) {
     run.failed(error);
     throw error;
   }
 };
 
-type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run' | 'isDry' | 'guard'>;
+type Found = Pick<Route, 'target' | 'proxy' | 'tenant_id' | 'work' | 'actor' | 'run' | 'isDry' | 'guard' | 'retry'>;
 
 const forwardFrom = async (
   ctx: ProxyContext,
@@ -93,7 +105,7 @@ const forwardFrom = async (
   found: Found,
   nesting: Nesting,
 ): Promise<ProxyAnswer> => {
-  const { target, proxy, tenant_id, work, run, isDry, guard } = found;
+  const { target, proxy, tenant_id, work, run, isDry, guard, retry } = found;
   // Anonymous clients of an open proxy have shares of their own, also where its code sends their requests on.
   const account = nesting.account ?? (request.work ? tenant_id : openAccount(tenant_id, request.origin?.ip));
   if (nesting === topLevel) nameOperation(ctx, account, proxy?.id);
@@ -121,6 +133,7 @@ const forwardFrom = async (
   const kind: BodyKind = isData || isOpaque ? { kind: 'bytes' } : declaredKind;
   const isTransformed = proxy?.request_transform !== undefined;
   const reservations: Reservations = [];
+  let attempt: ForwardAttempt | undefined;
   const release = () => reservations.forEach((reservation) => reservation.release());
   try {
     const isUnsupportedJson = saysJson(headers) && !('charset' in declaredKind);
@@ -131,17 +144,33 @@ const forwardFrom = async (
       isUnsupportedJson,
       isTransformed,
       hasMarks: request.coded !== undefined,
+      isHeld: retry !== undefined,
     };
     const taken = await takeBody(ctx, account, request, wanted, reservations);
     const isAnonymous = account !== tenant_id;
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
-    const sent = { headers, kind, ...taken, chunks };
-    const answer = await exchange(ctx, request, route, sent, reservations);
+    if (retry && work) {
+      const { method } = request;
+      const asked = { work, run, retry, proxy, method, target, sentTo, headers, body: taken.whole };
+      const opened = await openForward(ctx, asked);
+      if ('answer' in opened) {
+        run.leave();
+        return { ...opened.answer, account, run, release };
+      }
+      ({ attempt } = opened);
+    }
+    const sent = { headers: attempt?.headers ?? headers, kind, ...taken, chunks };
+    const answer = await exchange(ctx, request, route, sent, reservations, attempt);
     const passed = isGuarding(route)
       ? await guardAnswer(ctx, answer, guardingOf(route, request, reservations))
       : answer;
-    return { ...passed, account, run, release };
+    const keeping = { account, tenant_id, guard: guard as EchoGuard, reservations };
+    const kept = attempt ? await keepAnswer(ctx, attempt, passed, keeping) : passed;
+    attempt?.release();
+    return { ...kept, account, run, release };
   } catch (thrown) {
+    await attempt?.failed();
+    attempt?.release();
     const error = isGuarding(route) ? await guardedError(ctx, route, thrown, reservations) : thrown;
     release();
     // Other refusals are logged elsewhere: with an API key by the route, and of code with the answer to its call.
@@ -205,7 +234,7 @@ const GUARD_HEADER = 'svc-echo-guard';
  */
 const makeGuard = async (
   ctx: ProxyContext,
-  { headers }: ProxyRequest,
+  { headers, retry }: ProxyRequest,
   proxy: ProxyForUse | undefined,
   work: Work | undefined,
 ): Promise<EchoGuard | undefined> => {
@@ -221,7 +250,8 @@ const makeGuard = async (
   const stored = strictestOf([proxy ? proxy.echo_guard : work?.caller.echo_guard, ofCode?.echo_guard]);
   const usual = proxy ? proxy.tenant_echo_guard : work?.caller.tenant_echo_guard;
   const mode = strictestOf([stored ?? usual ?? 'off', ...wanted]) as EchoMode;
-  return guardOf(ctx, mode, runsCode);
+  // What is stored of an answer is searched whatever the guard does.
+  return retry ? createEchoGuard(ctx, mode) : guardOf(ctx, mode, runsCode);
 };
 
 /** What is known of a request before its body is read. */
@@ -234,6 +264,7 @@ type Route = {
   proxy: ProxyForUse | undefined;
   /** Nothing is opened, counted, run or sent. */
   isDry: boolean;
+  retry: Retry | undefined;
   allowLists: CodeRights['allowLists'];
   base: Base;
   target: Target;
@@ -269,7 +300,9 @@ const exchange = async (
   }: Route,
   { headers, kind, whole, chunks, decoded }: { headers: Headers; kind: BodyKind } & TakenBody,
   reservations: Reservations,
+  attempt: ForwardAttempt | undefined,
 ): Promise<AnswerWithin> => {
+  const delivery = attempt?.delivery ?? new Delivery();
   /** Reserves memory for the growth of a body: a new body replaces the one that it was made of. */
   const reserveGrowth = (made: Uint8Array | undefined, before: Uint8Array | undefined): void => {
     const more = (made?.byteLength ?? 0) - (before?.byteLength ?? 0);
@@ -314,10 +347,14 @@ const exchange = async (
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const rule = proxy?.cvc?.until === 'answered' ? proxy.cvc : undefined;
   const codes = rule && work && new CodeClaim(ctx, work, references);
-  const logging = { beside: ownRows, write: run.begin, destination_host, codes };
+  const begin = (rows: readonly LogRow[], count?: (query: Query) => Promise<void>): Promise<void> =>
+    attempt ? attempt.begin(rows, references.ids, count) : run.begin(rows, count);
+  const logging = { beside: ownRows, write: begin, destination_host, codes, isCounted: attempt?.isCounted };
   const tokens = work && (await openTokens(ctx, work, references, use, logging));
-  if (!hasTokens) await run.begin(ownRows);
-  const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run };
+  if (!hasTokens) await begin(ownRows);
+  let hasCalled = false;
+  const noteCalled = (): void => void (hasCalled = true);
+  const rights = proxy && { ...rightsOf(ctx, proxy, actor, nested), signal, request: run, noteCalled };
   const isReadByCode = proxy?.response_transform !== undefined;
 
   /** A claim that cannot be ended ends by itself. */
@@ -328,7 +365,6 @@ const exchange = async (
     return isReadByCode ? requestingDecodable(asked) : asked;
   };
 
-  let hasLeft = false;
   const send = async (): Promise<CodeResponse | { about: About; answer: EgressResponse }> => {
     const {
       opened,
@@ -346,7 +382,13 @@ const exchange = async (
 
     const about: About = { method, path: opened.path, query: opened.query, url: spell(sentTo) };
     const before: Message = { ...prepared, hasValues: hasTokens };
-    const outgoing = proxy && rights ? await transform(ctx, proxy, 'request', before, about, rights) : before;
+    // Code may send something of its own.
+    if (attempt && proxy?.request_transform !== undefined && !maskOfCode(proxy.request_transform))
+      await delivery.sending();
+    const transforming = proxy && rights ? transform(ctx, proxy, 'request', before, about, rights) : before;
+    const outgoing = await Promise.resolve(transforming).finally(() => {
+      if (!hasCalled) delivery.notSent();
+    });
     if (outgoing instanceof CodeResponse) return outgoing;
     reserveGrowth(outgoing.body, opened.body);
     if (outgoing.body !== whole) refuseStaleDigests(headers, outgoing.headers);
@@ -356,23 +398,22 @@ const exchange = async (
       account,
       ...sentTo,
       method,
-      headers: [...askedHeaders(outgoing.headers), loopMark(ctx)],
-      onSending: () => {
-        hasLeft = true;
-      },
+      headers: [...withKey(askedHeaders(outgoing.headers), attempt?.destinationHeader), loopMark(ctx)],
       body: chunks ?? outgoing.body,
       bodyBytes: chunks && bodyBytes,
       signal,
       allowLists,
       clientCertificate: proxy?.client_certificate,
       timeouts: proxy?.timeout_seconds === undefined ? undefined : timeoutsOf(proxy.timeout_seconds),
+      sending: delivery.sending,
     });
+    delivery.answered(answer.status);
     run.destinationAnswered(answer.status);
     return { about, answer: codes && rule ? await settleCodes(codes, rule, answer) : answer };
   };
   const sent = await send().catch(async (error: unknown) => {
     // A destination that refuses the connection after our side of the handshake has not read the request.
-    if (!hasLeft || (error instanceof EgressFault && error.code === 'TLS')) await releaseCodes();
+    if (delivery.reached === 'nothing' || (error instanceof EgressFault && error.code === 'TLS')) await releaseCodes();
     await run.logFailure();
     throw error;
   });
@@ -387,6 +428,10 @@ const exchange = async (
   if (!proxy || !rights || proxy.response_transform === undefined) return told(passThrough(answer));
   return told(await transformAnswer(ctx, proxy, answer, about, { ...rights, hasValues: hasTokens }, reservations));
 };
+
+/** In place of what the caller or code says: one key of ours is one request for the destination. */
+const withKey = (headers: Headers, key: [name: string, value: string] | undefined): Headers =>
+  key ? [...headers.filter(([name]) => name.toLowerCase() !== key[0].toLowerCase()), key] : headers;
 
 const IS_API_KEY =
   'must be the key of a stored proxy, as POST /proxies and the page of the proxy show it. An API key belongs into SVC-API-KEY';

@@ -24,7 +24,7 @@ const ECHOES = 'SVC-ECHOES';
 type GuardedAnswer = {
   account: Account;
   signal: AbortSignal;
-  run: Run;
+  run: Pick<Run, 'echoed'>;
   guard: EchoGuard;
   guarded: Guarded;
   reservations: Reservations;
@@ -188,7 +188,8 @@ const hold = async (
   }
 };
 
-const joined = (pieces: readonly Uint8Array[], stream: AsyncGenerator<Uint8Array>) => {
+/** A body in one stream: pieces that were taken, and the rest. */
+export const joined = (pieces: readonly Uint8Array[], stream: AsyncGenerator<Uint8Array>) => {
   async function* all(): AsyncGenerator<Uint8Array> {
     yield* pieces;
     yield* stream;

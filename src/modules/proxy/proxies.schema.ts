@@ -1,4 +1,5 @@
 // Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
+import { fieldName } from '../../platform/egress/headers.ts';
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { z } from 'zod';
 import { codeRuleGiven, codeRuleShown } from './code-rule.ts';
@@ -57,6 +58,20 @@ const { id: EXAMPLE_ID } = exampleProxy;
 
 const CERTIFICATE_IN_DOCUMENTS = '-----BEGIN CERTIFICATE-----\n...\n-----END CERTIFICATE-----\n';
 const PRIVATE_EXAMPLE_API_KEY = '-----BEGIN PRIVATE KEY-----\n...\n-----END PRIVATE KEY-----\n';
+
+const KEY_HEADER_EXAMPLE = 'Idempotency-Key';
+const KEY_HEADER_TEXT =
+  'The header in which the destination takes an idempotency key, such as `Idempotency-Key`. Of a request with `SVC-IDEMPOTENCY-KEY` the destination gets a key made of it there, and a request whose outcome is not known is sent again. Only for a destination that does what a key stands for once.';
+/** Longer than the name of any header in use. */
+const KEY_HEADER_LENGTH_MAX = 64;
+/** Those that say something else, and those that the proxy sets or does not forward. */
+const otherHeaders =
+  /^(?:svc-.*|proxy-.*|authorization|cookie|accept.*|content-.*|host|connection|keep-alive|te|trailer|transfer-encoding|upgrade|expect|date|cdn-loop|http2-settings|user-agent|forwarded|x-forwarded-.*|via)$/i;
+const keyHeaderError = `must be the name of a header of at most ${KEY_HEADER_LENGTH_MAX} characters that is for an idempotency key alone`;
+const keyHeader = z
+  .string(keyHeaderError)
+  .max(KEY_HEADER_LENGTH_MAX, keyHeaderError)
+  .refine((name) => fieldName.test(name) && !otherHeaders.test(name), keyHeaderError);
 
 const timeoutError = `must be a whole number from ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}`;
 
@@ -301,6 +316,10 @@ const proxyBody = z
       cvc: optional(codeRuleGiven).meta({
         description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
       }),
+      idempotency_header: optional(keyHeader).meta({
+        description: `${KEY_HEADER_TEXT} Left out: none.`,
+        example: KEY_HEADER_EXAMPLE,
+      }),
       allowed_hosts: allowedHostsSchema.meta({
         description: `The hosts that the proxy may send to. ${HOSTS_IN_DOCUMENTS} One of them must cover the destination. Left out: not limited.`,
         example: exampleProxy.allowed_hosts,
@@ -372,6 +391,10 @@ export const proxyPatch = z
       cvc: codeRuleGiven.nullish().meta({
         description:
           'When security codes that the proxy sends are deleted, as a whole. Null: at the end of their time.',
+      }),
+      idempotency_header: keyHeader.nullish().meta({
+        description: `${KEY_HEADER_TEXT} Null: none.`,
+        example: KEY_HEADER_EXAMPLE,
       }),
       client_certificate: givenCertificate.nullish().meta({
         description: 'The new client certificate, as a whole. Null: none.',
@@ -453,6 +476,10 @@ export const proxyRecord = z
     cvc: codeRuleShown.optional().meta({
       description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
     }),
+    idempotency_header: z
+      .string()
+      .optional()
+      .meta({ description: `${KEY_HEADER_TEXT} Left out: none.`, example: KEY_HEADER_EXAMPLE }),
     request_transform: proxyTransform.optional().meta({ description: 'The code that runs on each request.' }),
     response_transform: shownTransform.optional().meta({ description: 'The code that runs on each response.' }),
     application_id: uuid(

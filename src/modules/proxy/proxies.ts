@@ -84,6 +84,7 @@ export type ProxyRecord = {
   timeout_seconds: number;
   echo_guard: EchoMode | undefined;
   cvc: CodeRule | undefined;
+  idempotency_header: string | undefined;
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
   application_id: string | undefined;
@@ -111,6 +112,7 @@ export type ProxyInput = {
   timeout_seconds: number | undefined;
   echo_guard?: EchoMode | undefined;
   cvc?: CodeRule | undefined;
+  idempotency_header?: string | undefined;
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
@@ -122,7 +124,13 @@ export type ProxyInput = {
 export type ProxyPatch = Partial<
   Omit<
     ProxyInput,
-    'request_transform' | 'response_transform' | 'allowed_hosts' | 'timeout_seconds' | 'echo_guard' | 'cvc'
+    | 'request_transform'
+    | 'response_transform'
+    | 'allowed_hosts'
+    | 'timeout_seconds'
+    | 'echo_guard'
+    | 'cvc'
+    | 'idempotency_header'
   >
 > & {
   /** Null removes it, as in what follows. */
@@ -132,6 +140,7 @@ export type ProxyPatch = Partial<
   timeout_seconds?: number | null | undefined;
   echo_guard?: EchoMode | null | undefined;
   cvc?: CodeRule | null | undefined;
+  idempotency_header?: string | null | undefined;
   application?: { id?: string | undefined } | null | undefined;
 };
 
@@ -167,6 +176,7 @@ const recordOf = (
     timeout_seconds: route.timeout_seconds ?? TIMEOUT_SECONDS.usual,
     echo_guard: route.echo_guard,
     cvc: route.cvc,
+    idempotency_header: route.idempotency_header,
     request_transform: transformOf(route.request_transform),
     response_transform: transformOf(route.response_transform),
     application_id: row.application_id ?? undefined,
@@ -248,6 +258,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
   const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard, cvc } =
     input;
+  const { idempotency_header } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -263,6 +274,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
     timeout_seconds,
     echo_guard,
     cvc,
+    idempotency_header,
     configuration: input.configuration as Configuration | null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
   };
@@ -380,6 +392,8 @@ export const patchProxy = async (
       patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
     echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
     cvc: patch.cvc === undefined ? current.cvc : (patch.cvc ?? undefined),
+    idempotency_header:
+      patch.idempotency_header === undefined ? current.idempotency_header : (patch.idempotency_header ?? undefined),
     request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
     response_transform: response_transform === undefined ? current.response_transform : codes.response_transform,
     configuration:
@@ -431,6 +445,7 @@ const currentOf = (
     timeout_seconds,
     echo_guard,
     cvc,
+    idempotency_header,
   }: ProxyRoute,
   application_id: string | undefined,
 ): ProxyInput => ({
@@ -445,6 +460,7 @@ const currentOf = (
   timeout_seconds,
   echo_guard,
   cvc,
+  idempotency_header,
   application_id,
 });
 

@@ -44,6 +44,8 @@ export type ProxyRoute = {
   echo_guard?: EchoMode | undefined;
   /** Absent: security codes live to the end of their time. */
   cvc?: CodeRule | undefined;
+  /** The header by which the destination recognises a repeated request. */
+  idempotency_header?: string | undefined;
 };
 
 /** When the replaced key ends; undefined if there is none, or if it has ended. */
@@ -108,6 +110,8 @@ export type ProxyForUse = {
   tenant_echo_guard: EchoMode | undefined;
   /** Undefined: security codes live to the end of their time. */
   cvc: CodeRule | undefined;
+  /** The header by which the destination recognises a repeated request. Undefined where it does not. */
+  idempotency_header: string | undefined;
   /** Source code. */
   request_transform: string | undefined;
   response_transform: string | undefined;
@@ -169,6 +173,7 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     echo_guard: route.echo_guard,
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
     cvc: route.cvc,
+    idempotency_header: route.idempotency_header,
     request_transform: route.request_transform,
     response_transform: route.response_transform,
     configuration: route.configuration ?? {},

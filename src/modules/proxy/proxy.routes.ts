@@ -6,9 +6,10 @@ import type { FastifyReply, FastifyRequest } from 'fastify';
 import type { ProxyContext } from './context.ts';
 import { FREE_BYTES } from '../../platform/base/accounts.ts';
 import { disconnectOf, inPieces, releaseAfter } from '../../platform/http/connections.ts';
-import { AppError } from '../../platform/base/errors.ts';
+import { AppError, unauthorized } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { type Authentication, originOf } from '../access/authenticate.ts';
+import { keyOf } from '../access/idempotent-requests.ts';
 import { logRefusal } from '../access/refusals.ts';
 import { sendProxyProblem, toAppError } from '../../platform/http/problems.ts';
 import { traceIdsOf } from '../../platform/http/trace.ts';
@@ -49,12 +50,29 @@ const GATHER_MS = 20;
 /** RFC 9112 section 4. Other texts are dropped. */
 const statusTextPattern = /^[\t\x20-\x7e\x80-\xff]+$/;
 
+const FORWARD_ID = 'svc-forward-id';
+
+/** Methods that may have an effect each time. */
+const retriable: ReadonlySet<string> = new Set(['POST', 'PUT', 'PATCH', 'DELETE']);
+
+/** `Idempotency-Key` without the prefix is the destination's. @throws invalidInput for a malformed key; unauthorized. */
+const retryOf = (request: FastifyRequest, reply: FastifyReply): ProxyRequest['retry'] => {
+  if (request.headers['svc-idempotency-key'] === undefined || !retriable.has(request.method)) return undefined;
+  const key = keyOf(request, ['svc-idempotency-key']);
+  if (key === undefined) return undefined;
+  // Not read, the key would let a client repeat a request that is then done twice.
+  if (!request.work) throw unauthorized('SVC-IDEMPOTENCY-KEY needs an API key.');
+  return { key, note: (id) => void reply.header(FORWARD_ID, id) };
+};
+
 /** Sends the response. If the destination breaks off, so does the response. */
 const send = async (request: FastifyRequest, reply: FastifyReply, answer: ProxyAnswer): Promise<void> => {
   const { status, statusText, headers, body, destination_status } = answer;
   const all = headers.flat();
   all.push('SVC-TRACE-ID', request.id);
   if (destination_status !== undefined) all.push('SVC-PROXY-DESTINATION-STATUS', String(destination_status));
+  const forwardId = reply.getHeader(FORWARD_ID);
+  if (forwardId !== undefined) all.push('SVC-FORWARD-ID', String(forwardId));
   const bodyBytes = body instanceof Uint8Array ? body.byteLength : answer.bodyBytes;
   // These have no body, and Content-Length would have another meaning (RFC 9110 section 8.6).
   if (bodyBytes !== undefined && status !== 204 && status !== 304) all.push('content-length', String(bodyBytes));
@@ -163,8 +181,11 @@ export const proxyRoutes = async (app: App, ctx: ProxyContext, { countFailure }:
     const headers = withoutSessionCookie(ctx, headersOf(request));
     const origin = work?.origin ?? originOf(request);
     const beginUsage = (tenant_id: string) => (request.usage ??= ctx.usage.begin(tenant_id, undefined));
-    const asked = { work, origin, beginUsage, method, url: request.raw.url ?? '', headers, ...bodyOf(request) };
-    const answer = await forward(ctx, { ...asked, signal: disconnectOf(reply) }).catch(async (error: unknown) => {
+    const retry = retryOf(request, reply);
+    const asked = { work, origin, beginUsage, method, url: request.raw.url ?? '', headers, ...bodyOf(request), retry };
+    // A request with a key goes on without its client, who asks for the answer by the key.
+    const signal = retry ? new AbortController().signal : disconnectOf(reply);
+    const answer = await forward(ctx, { ...asked, signal }).catch(async (error: unknown) => {
       const isAnonymous = work === undefined && error instanceof AppError;
       if (isAnonymous && (error.code === 'unauthorized' || error.code === 'not_found')) await countFailure(request.ip);
       throw error;

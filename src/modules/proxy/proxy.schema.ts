@@ -14,7 +14,7 @@ import {
 } from '../../platform/base/errors.ts';
 import { echoModes } from '../access/echo-mode.ts';
 import { MAY_HAVE_ACTED } from '../../platform/base/egress-fault.ts';
-import { CARD_TOKEN_ID, TRACE_ID } from '../../platform/http/schemas.ts';
+import { CARD_TOKEN_ID, IDEMPOTENCY_KEY_LENGTH_MAX, TRACE_ID } from '../../platform/http/schemas.ts';
 import {
   type Components,
   errorResponse,
@@ -88,6 +88,15 @@ const parameters = {
     schema: { type: 'string', enum: [...echoModes] },
     example: 'mask',
   },
+  IdempotencyKey: {
+    name: 'SVC-IDEMPOTENCY-KEY',
+    in: 'header',
+    required: false,
+    description:
+      'Sends the request once, however often it comes with this key within 24 hours: a repetition gets the first response, with `SVC-IDEMPOTENT-REPLAYED: true`. It needs an API key and counts for one application. The destination does not get it. A plain `Idempotency-Key` is forwarded, and is for the destination.',
+    schema: { type: 'string', maxLength: IDEMPOTENCY_KEY_LENGTH_MAX },
+    example: 'order-4711',
+  },
   ProxyUrl: {
     name: 'SVC-PROXY-URL',
     in: 'header',
@@ -106,6 +115,12 @@ const headers = {
     required: false,
     schema: { type: 'string', enum: ['consumed', 'kept', 'none'] },
     example: 'consumed',
+  },
+  'SVC-FORWARD-ID': {
+    description: 'The id of the record of a request with an idempotency key.',
+    required: false,
+    schema: { type: 'string', format: 'uuid' },
+    example: '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13',
   },
   'SVC-ECHOES': {
     description:
@@ -141,6 +156,12 @@ const failures: Record<string, [description: string, example: AppError]> = {
     'A transform did not end in time: `errors.error` names the limit.',
     codeError(408, 'The code must end within 30 s.'),
   ],
+  ProxyConflict: [
+    'A request with this idempotency key is under way (`Retry-After`), its outcome is not known (`outcome_unknown`, with `forward_id`), or its response was not kept (`answer_not_kept`) or may not be shown today.',
+    failure('outcome_unknown', 'The outcome of the first request is not known.', {
+      forwardId: '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13',
+    }),
+  ],
   ProxyPayloadTooLarge: [
     'The body is over a limit: of the operator, of bodies with expressions, of compressed bodies, or of what a transform can read. Or the response of the destination is over the limit of what a transform can read.',
     payloadTooLarge(BODY_TOO_LARGE),
@@ -153,7 +174,7 @@ const failures: Record<string, [description: string, example: AppError]> = {
     ),
   ],
   ProxyUnprocessable: [
-    'A transform returned a result that cannot be sent: `errors.error` says why.',
+    'A transform returned a result that cannot be sent: `errors.error` says why. Or the idempotency key was used for another request.',
     codeError(
       422,
       'The request transform must return an object with `body` and `headers`: there is no body; return null to send none.',
@@ -211,7 +232,14 @@ export const proxyComponents: Components = {
     DestinationAnswer: {
       description:
         'The response of the destination: its status, headers and body. A response transform may have changed it or taken its place.',
-      headers: headerReferences('SVC-TRACE-ID', 'SVC-PROXY-DESTINATION-STATUS', 'SVC-ECHOES', 'SVC-CVC'),
+      headers: headerReferences(
+        'SVC-TRACE-ID',
+        'SVC-PROXY-DESTINATION-STATUS',
+        'SVC-ECHOES',
+        'SVC-CVC',
+        'SVC-FORWARD-ID',
+        'SVC-IDEMPOTENT-REPLAYED',
+      ),
       content: anyContent('A response of a payment API', charged, charged),
     },
   },
@@ -238,7 +266,13 @@ export const forwardedSchema = (method: string, url: keyof typeof below): Fastif
     tags: ['Proxy'],
     forwarded: {
       security,
-      parameters: [...(isBelow ? ['ProxyPath'] : []), 'ProxyKey', 'ProxyUrl', 'EchoGuard'].map(reference),
+      parameters: [
+        ...(isBelow ? ['ProxyPath'] : []),
+        'ProxyKey',
+        'ProxyUrl',
+        'EchoGuard',
+        ...(method === 'GET' ? [] : ['IdempotencyKey']),
+      ].map(reference),
       // A GET may have a body, which is forwarded, but OpenAPI does not allow to describe it.
       ...(method !== 'GET' && { requestBody: { $ref: '#/components/requestBodies/Forwarded' } }),
       responses,

@@ -21,8 +21,19 @@ export type ProxyRequest = IncomingBody & {
   headers: Headers;
   /** Aborted when the client has disconnected. */
   signal: AbortSignal;
+  /** Undefined for a request without an idempotency key, and for those of code. */
+  retry?: Retry | undefined;
   /** Of a request by a tenant's code: the expressions that it marked, and whether its body is one literal. */
   coded?: { texts: CodedTexts; hasLiteralBody: boolean };
+};
+
+/** Of a request with an idempotency key, see forwards/. */
+export type Retry = {
+  key: string;
+  /** Told the id of its record, as soon as there is one. */
+  note(forwardId: string): void;
+  /** Of a request that is sent once more, under another key. `destination_key`: where the destination may recognise the first one. */
+  replay?: { of: string; destination_key: string | undefined };
 };
 
 /** The response to the client. */

@@ -40,6 +40,8 @@ export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity' | 'run'> &
   request: Run;
   /** Aborted when the client disconnects, or the run that sent the request is over: the transform ends. */
   signal: AbortSignal;
+  /** Called where code called `fetch` or `svc`, which may have had an effect. */
+  noteCalled?: (() => void) | undefined;
   /** When the time of the run that sent the request is over. */
   endsAtMs: number;
 };
@@ -239,6 +241,7 @@ const runTransform = async (
     },
   });
   run.ran(outcome);
+  if (outcome.hasCalled) rights.noteCalled?.();
   if (!outcome.ok) {
     const { fault } = outcome;
     // The sender's data is at fault, such as a card with a wrong check digit: with a 500 it would send the same again.

@@ -61,6 +61,8 @@ export type LogDetails = {
   beforeOpening?: (bytes: number) => void;
   /** Claims the security codes of cards that are used, in the transaction of the log rows. */
   codes?: CodeClaim | undefined;
+  /** The same use as before: bounds do not count it again. */
+  isCounted?: boolean | undefined;
 };
 
 /** `absent`: how expressions treat paths that the tokens have not. */
@@ -76,7 +78,7 @@ export const openTokens = async (
   work: Work,
   { ids, isWhole }: Pick<References, 'ids' | 'isWhole'>,
   opening: Opening,
-  { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening, codes }: LogDetails = {},
+  { beside = [], write = (rows) => work.log(rows), destination_host, beforeOpening, codes, isCounted }: LogDetails = {},
 ): Promise<OpenedTokens> => {
   if (ids.size === 0) return { values: () => undefined, absent: {} };
   const rows = await findRows(ctx, work, { ids, isWhole });
@@ -93,7 +95,7 @@ export const openTokens = async (
     noteOpened(work, opened);
     const logged = tokenLogRows(ctx, work, 'use', shown, { destination_host });
     const claim = codes?.claiming(rows, codesAmong(opened));
-    await write([...logged, ...beside], bothOf(countingOf(ctx, work, rows, opening), claim));
+    await write([...logged, ...beside], bothOf(isCounted ? undefined : countingOf(ctx, work, rows, opening), claim));
   }
   return valuesOf(ctx, work, opened);
 };

@@ -10,6 +10,7 @@ import type { StoredToken } from './rows/token-row.ts';
 import { openToken, searchDigestsOf } from './tokens.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { issueCertificates } from '../access/erasure-certificates.ts';
+import { judgeDeadForwards } from '../runs/forward-leases.ts';
 import { alarmErrorBurstsInTurn, endDeadRuns } from '../runs/sweep.ts';
 import { takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
@@ -105,6 +106,7 @@ export const sweep = async (ctx: Sweeping, mayGoOn: () => Promise<boolean> = asy
     if (!(await mayGoOn())) return;
   }
   await endDeadRuns(ctx, mayGoOn);
+  await judgeDeadForwards(ctx, mayGoOn);
   await issueCertificates(ctx);
   await fillDigests(ctx, mayGoOn);
 };

@@ -54,6 +54,7 @@ type ErrorParts = {
   codeError?: string | undefined;
   permission?: string | undefined;
   refused?: RefusedAs | undefined;
+  forwardId?: string | undefined;
   /** Instead of the status of the code. */
   status?: number;
 };
@@ -72,6 +73,8 @@ export class AppError extends Error {
   /** The permission that the caller lacks. */
   readonly permission: string | undefined;
   readonly refused: RefusedAs | undefined;
+  /** The record of the forwarded request that the error is about. */
+  readonly forwardId: string | undefined;
 
   /** `message` is public: the client gets it. `cause` is private: only its code and class are logged. */
   constructor(code: ErrorCode, message: string, more: ErrorParts = {}) {
@@ -86,6 +89,7 @@ export class AppError extends Error {
     this.codeError = more.codeError;
     this.permission = more.permission;
     this.refused = more.refused;
+    this.forwardId = more.forwardId;
   }
 
   /** The sentences about each property, by its path. */

@@ -284,6 +284,7 @@ export const TABLES = {
   audit_log: { backup: 'kept', isDistributed: true, isVerified: true },
   begun_runs: { backup: 'kept', isDistributed: true, ofDeletedTenants: 'swept' },
   runs: { backup: 'kept', isDistributed: true, ofDeletedTenants: 'swept', isVerified: true },
+  forwards: { backup: 'kept', isDistributed: true, ofDeletedTenants: 'swept', sealed: 'expires' },
   usage_hours: {
     backup: 'kept',
     isDistributed: true,

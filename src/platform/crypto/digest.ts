@@ -81,6 +81,16 @@ export const idempotencyDigest = (
 ): string =>
   hmac(key.key, ['idempotency', actor_id, name, ...(address === undefined ? [] : [address])]).toString('base64url');
 
+/**
+ * Digests of a forwarded request: `content` is compared with that of a repetition, `path` is shown, `repeat` says by what its destination
+ * recognises a repetition, and `key` is the idempotency key that the destination gets.
+ */
+export const forwardDigest = (
+  key: DigestKey,
+  of: 'content' | 'path' | 'repeat' | 'key',
+  parts: readonly string[],
+): string => hmac(key.key, ['forward', of, ...parts.flatMap(exactly)]).toString('base64url');
+
 /** The stored form of an API key's secret. */
 export const apiKeyDigest = (pepper: DigestKey, publicId: string, secret: string): Buffer =>
   hmac(pepper.key, ['api key', publicId, secret]);
@@ -187,6 +197,9 @@ export const memoryDigest = (text: string): string => hash('sha256', text, 'base
 
 /** The checksum of a text that is not secret. */
 export const sha256Hex = (text: string): string => hash('sha256', text, 'hex');
+
+/** The checksum of bytes that are not secret, or that a keyed digest is made of. */
+export const sha256OfBytes = (bytes: Uint8Array): string => hash('sha256', bytes, 'base64url');
 
 /** The checksum of bytes that come in pieces. */
 export const createSha256 = (): { update(bytes: Uint8Array): void; hex(): string } => {

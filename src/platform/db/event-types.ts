@@ -32,6 +32,7 @@ const descriptions = {
   'reactor.updated': 'A reactor was changed.',
   'reactor.deleted': 'A reactor was deleted.',
   'reactor.failed': 'A run of a reactor failed.',
+  'forward.unknown': 'A request with an idempotency key was sent, and its outcome is not known.',
   'member.created': 'A person joined the tenant.',
   'member.updated': 'A role, a password or a second factor of a member was changed.',
   'member.deleted': 'A member was removed.',
@@ -201,3 +202,34 @@ export const eventOfRun = (run: NewRun, occurred_at: string): NewEvent | undefin
     },
   };
 };
+
+/** A forwarded request whose outcome is not known. */
+export type UnknownForward = {
+  id: string;
+  attempts: number;
+  proxy_id: string | null;
+  destination_host: string;
+  actor_id: string;
+  actor_type: string;
+};
+
+/** @param source_id time-ordered: each time it is a new event. */
+export const eventOfForward = (
+  { id, attempts, proxy_id, destination_host, actor_id, actor_type }: UnknownForward,
+  source_id: string,
+  at: Date,
+): NewEvent => ({
+  source_id,
+  type: 'forward.unknown',
+  entity_id: id,
+  occurred_at: at.toISOString(),
+  due_at: at.toISOString(),
+  is_token: false,
+  facts: {
+    id,
+    attempts,
+    ...(proxy_id !== null && { proxy_id }),
+    destination_host,
+    actor: { id: actor_id, type: actor_type },
+  },
+});

@@ -51,8 +51,8 @@ export type EgressRequest = {
   clientCertificate?: ClientCertificate | undefined;
   /** Replace those of `Egress`. */
   timeouts?: Partial<EgressTimeouts> | undefined;
-  /** Called before the first byte leaves. Until then the destination knows nothing of the request. */
-  onSending?: (() => void) | undefined;
+  /** Called once, when the connection is there and before the first byte leaves. If what it returns rejects, nothing leaves. */
+  sending?: (() => Promise<void> | undefined) | undefined;
 };
 
 export type EgressResponse = {
@@ -153,6 +153,11 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
     return connections.take({ ...use, signal, open: openOrExplain });
   };
 
+  const giveUp = (connection: Connection, cause: unknown): never => {
+    connections.giveBack(connection);
+    throw new EgressFault('ABORTED', { cause });
+  };
+
   return {
     check,
     timeouts,
@@ -180,9 +185,10 @@ export const createEgress = (policy: EgressPolicy, options: EgressOptions): Egre
           life.endWithin(connectMs, firstByteMs, wholeMs);
           connection = await openInTime(host, use, life);
         }
+        const recorded = asked.sending?.();
+        if (recorded) await recorded.catch((error: unknown) => giveUp(connection, error));
         life.endWithin(firstByteMs, wholeMs);
         const question = { path, method: asked.method, headers, body, bodyBytes };
-        asked.onSending?.();
         const payer = { accounts: options.accounts, account };
         const exchange = startExchange(connection, question, payer, (isWhole) => {
           life.end();

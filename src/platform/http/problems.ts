@@ -32,6 +32,7 @@ export type Problem = {
   instance?: string;
   errors?: Record<string, string[]>;
   codes?: Record<string, FieldCode[]>;
+  forward_id?: string;
   trace_id: string;
   otel_trace_id?: string;
 };
@@ -71,6 +72,7 @@ export const problemOf = (error: AppError, trace_id: string, otel_trace_id?: str
   };
   if (otel_trace_id !== undefined) problem.otel_trace_id = otel_trace_id;
   if (!invalid) problem.detail = error.message;
+  if (error.forwardId !== undefined) problem.forward_id = error.forwardId;
   const { errors, codes } = error;
   if (errors && codes) Object.assign(problem, { errors, codes });
   return problem;

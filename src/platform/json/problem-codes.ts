@@ -63,6 +63,8 @@ export const failureCauses = {
   too_many_records: ['conflict', 'There are as many records as there may be: delete some first'],
   idempotency_in_progress: ['conflict', 'The first request with this idempotency key is under way'],
   idempotency_not_shown: ['conflict', 'The response to this idempotency key is gone, or may not be shown today'],
+  outcome_unknown: ['conflict', 'The request was sent, and its outcome is not known: `forward_id` names its record'],
+  answer_not_kept: ['conflict', 'The request was answered, and its response was not kept'],
   idempotency_key_reused: ['unprocessable', 'The idempotency key was used for another request'],
   code_not_runnable: ['unprocessable', 'The code does not compile, or exports no function'],
   too_many_failures: ['too_many_requests', 'Too many authentications failed from this address'],

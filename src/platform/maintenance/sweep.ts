@@ -9,7 +9,7 @@ import { TOKEN_EXPIRED } from '../db/audit-record.ts';
 import { insertLogs, type NewLog } from '../db/audit-rows.ts';
 import type { Database } from '../db/database.ts';
 import { type ErasedToken, recordErasures } from '../db/erasures.ts';
-import { DELETED_TENANT_GRACE_MS } from '../base/times.ts';
+import { DAY_MS, DELETED_TENANT_GRACE_MS } from '../base/times.ts';
 
 /** Rows that one statement deletes at most, so that it does not hold locks for long. */
 export const SWEEP_ROWS_MAX = 1_000;
@@ -107,6 +107,15 @@ DELETE FROM invitation_secrets USING (
 export const DELETE_RUNS = `
 DELETE FROM runs USING (SELECT tenant_id, id FROM runs WHERE id < $1 ORDER BY id LIMIT $2) AS old
 WHERE runs.tenant_id = old.tenant_id AND runs.id = old.id`;
+
+/** Requests with an idempotency key, as runs. */
+export const DELETE_FORWARDS = DELETE_RUNS.replaceAll('runs', 'forwards');
+
+/** What is sealed of them lives for a day, by the time of their ids: as long as their keys. */
+export const EMPTY_FORWARDS = `
+UPDATE forwards SET sealed = NULL FROM (
+  SELECT tenant_id, id FROM forwards WHERE id < $1 AND sealed IS NOT NULL ORDER BY id LIMIT $2
+) AS old WHERE forwards.tenant_id = old.tenant_id AND forwards.id = old.id`;
 
 export const DELETE_USAGE = `
 DELETE FROM usage_hours USING (
@@ -337,6 +346,8 @@ export const sweepOnce = async (
     const budgets = await run(DELETE_DAILY_BUDGETS, [now, SWEEP_ROWS_MAX]);
     const erasures = await run(DELETE_ERASURES, [new Date(now.getTime() - erasuresKeptMs), SWEEP_ROWS_MAX]);
     const runs = await run(DELETE_RUNS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
+    const forwards = await run(DELETE_FORWARDS, [firstIdAt(now.getTime() - runsKeptMs), SWEEP_ROWS_MAX]);
+    const emptied = await run(EMPTY_FORWARDS, [firstIdAt(now.getTime() - DAY_MS), SWEEP_ROWS_MAX]);
     const deliveries = await run(DELETE_DELIVERIES, [firstIdAt(now.getTime() - DELIVERIES_KEPT_MS), SWEEP_ROWS_MAX]);
     const usage = await run(DELETE_USAGE, [new Date(now.getTime() - usageKeptMs), SWEEP_ROWS_MAX]);
     const drafts = await run(DELETE_DRAFTS, [new Date(now.getTime() - DRAFTS_KEPT_MS), SWEEP_ROWS_MAX]);
@@ -359,6 +370,8 @@ export const sweepOnce = async (
       budgets,
       erasures,
       runs,
+      forwards,
+      emptied,
       deliveries,
       usage,
       drafts,

@@ -257,6 +257,8 @@ type BodyUse = {
   isUnsupportedJson: boolean;
   isTransformed: boolean;
   hasMarks: boolean;
+  /** Whether it must be in memory as a whole, whatever is in it. */
+  isHeld: boolean;
 };
 
 /**
@@ -274,7 +276,7 @@ export const takeBody = async (
   ctx: Pick<ReactorsContext, 'config' | 'accounts'>,
   account: Account,
   { body, bodyBytes }: IncomingBody,
-  { kind, declaredKind, headers, isUnsupportedJson, isTransformed, hasMarks }: BodyUse,
+  { kind, declaredKind, headers, isUnsupportedJson, isTransformed, hasMarks, isHeld }: BodyUse,
   reservations: Reservations,
 ): Promise<TakenBody> => {
   const nothing: TakenBody = { whole: undefined, decoded: undefined, chunks: undefined };
@@ -295,8 +297,8 @@ export const takeBody = async (
     throw unsupportedMediaType('JSON that code transforms must be in UTF-8, UTF-16 or ISO-8859-1.');
   // A body with a Content-Length must not exceed it.
   const most = bodyBytes ?? bytesMax;
-  if (!isSearched && !hasMarks) return { ...nothing, chunks: limited(body, most, refuse) };
-  if (bodyBytes !== undefined && bodyBytes > SEARCHED_BYTES_MAX)
+  if (!isSearched && !hasMarks && !isHeld) return { ...nothing, chunks: limited(body, most, refuse) };
+  if (bodyBytes !== undefined && bodyBytes > SEARCHED_BYTES_MAX && !isHeld)
     return { ...nothing, chunks: watchBody(kind, limited(body, most, refuse)) };
 
   const reader = body[Symbol.asyncIterator]();
@@ -317,12 +319,13 @@ export const takeBody = async (
     chunks.push(next.value);
     bytes += next.value.byteLength;
     if (bytes > most) throw refuse();
+    if (bytes > SEARCHED_BYTES_MAX && isHeld) throw tooLarge(SEARCHED_BYTES_MAX);
     if (bytes > SEARCHED_BYTES_MAX) return streamed();
     // By the bytes received, not those declared: a client that declares much and sends little reserves nothing.
     for (; bytes > FREE_BYTES + steps * RESERVATION_STEP_BYTES; steps += 1) {
       const refusal = ctx.accounts.findRefusal(account, 'request_bytes', RESERVATION_STEP_BYTES);
       if (!refusal) reservations.push(ctx.accounts.hold(account, 'request_bytes', RESERVATION_STEP_BYTES));
-      else if (isTransformed || isDecoded || hasMarks) throw refusal;
+      else if (isTransformed || isDecoded || hasMarks || isHeld) throw refusal;
       else return streamed(refusal);
     }
   }

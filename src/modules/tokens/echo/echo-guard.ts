@@ -31,6 +31,8 @@ export type EchoGuard = {
    * @param reservations get the memory of the search. @throws bad_gateway where more was opened than a guard looks for.
    */
   search(account: Account, reservations: Pick<Reservation, 'release'>[]): Promise<EchoSearch | undefined>;
+  /** As `search`, also where the guard is off: for what is stored of an answer. */
+  searchStored(account: Account, reservations: Pick<Reservation, 'release'>[]): Promise<EchoSearch | undefined>;
   /** Counts values that were found. */
   report(guarded: Guarded, echoes: number): void;
 };
@@ -40,7 +42,10 @@ export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard =>
   const opened: [id: string, data: Json][] = [];
   let strictest = mode;
   let search: Promise<EchoSearch | undefined> | undefined;
+  const searchStored: EchoGuard['searchStored'] = (account, reservations) =>
+    (search ??= makeSearch(ctx, account, opened, reservations));
   return {
+    searchStored,
     get mode() {
       return strictest;
     },
@@ -48,11 +53,8 @@ export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard =>
       strictest = strictestOf([strictest, other]) as EchoMode;
     },
     noteOpened: (id, data) => void opened.push([id, data]),
-    search: (account, reservations) => {
-      if (strictest === 'off') return Promise.resolve(undefined);
-      search ??= makeSearch(ctx, account, opened, reservations);
-      return search;
-    },
+    search: (account, reservations) =>
+      strictest === 'off' ? Promise.resolve(undefined) : searchStored(account, reservations),
     report: (guarded, echoes) => {
       if (echoes === 0) return;
       ctx.metrics.count('strongroom_echoes_total', { mode: strictest }, echoes);

@@ -1,0 +1,304 @@
+// One request with an idempotency key: finds what the key stands for, and records each step before it is taken, so that no crash leaves a
+// record that says less than what happened (docs/decisions/0131-retriable-forwards.md).
+import { type AnswerBasis, createAnswerRecord } from '../../access/answer-record.ts';
+import { answerGone, checkReplay, holderOf } from '../../access/idempotency.ts';
+import type { Work } from '../../access/work.ts';
+import { failure, unavailable } from '../../../platform/base/errors.ts';
+import { type DigestKey, forwardDigest, idempotencyDigest, sha256OfBytes } from '../../../platform/crypto/digest.ts';
+import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
+import { maskHost, type LogRow } from '../../../platform/db/audit-record.ts';
+import type { Query } from '../../../platform/db/statements.ts';
+import type { Headers } from '../../../platform/egress/headers.ts';
+import type { Run } from '../../runs/run.ts';
+import type { ProxyContext } from '../context.ts';
+import { Delivery } from '../delivery.ts';
+import { type ProxyForUse, pinOfProxy } from '../proxy-finder.ts';
+import type { AnswerWithin, Retry } from '../request.ts';
+import { type SpelledUrl, spell, type Target } from '../target.ts';
+import { judgeForwards, keepLease, queueUnknown } from '../../runs/forward-leases.ts';
+import {
+  beginAgain,
+  findByKey,
+  type ForwardRow,
+  insertForward,
+  noteAnswered,
+  noteFailed,
+  noteSending,
+} from '../../runs/forward-rows.ts';
+import {
+  hasLiteralCode,
+  openStored,
+  sealStored,
+  type Stored,
+  STORED_BYTES_MAX,
+  STORED_MS,
+  type StoredRequest,
+  type StoredResponse,
+} from './stored.ts';
+
+/** What is known of the request when its body was read. */
+export type Asked = {
+  work: Work;
+  run: Run;
+  retry: Retry;
+  proxy: ProxyForUse | undefined;
+  method: string;
+  target: Target;
+  sentTo: SpelledUrl;
+  headers: Headers;
+  body: Uint8Array | undefined;
+};
+
+const RETRY_AFTER_SECONDS = 1;
+
+const inProgress = (forwardId?: string) =>
+  failure('idempotency_in_progress', 'A request with this idempotency key is under way.', {
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+    forwardId,
+  });
+
+export const outcomeUnknown = (forwardId: string) =>
+  failure('outcome_unknown', 'The outcome of the first request is not known.', { forwardId });
+
+const answerNotKept = ({ id, status }: ForwardRow) =>
+  failure(
+    'answer_not_kept',
+    `The destination answered the first request with ${status ?? 0}, and the response was not kept.`,
+    {
+      forwardId: id,
+    },
+  );
+
+/** Headers that say what the bytes of a body are. */
+const ofBody: ReadonlySet<string> = new Set(['content-type', 'content-encoding']);
+
+/** What a repetition must have in common with the first request. */
+const contentOf = (key: DigestKey, { method, proxy, target, sentTo, headers, body, retry }: Asked): string =>
+  forwardDigest(key, 'content', [
+    retry.replay?.of ?? '',
+    method,
+    ...(proxy ? [proxy.id, target.path, target.query] : ['', spell(sentTo), '']),
+    ...headers
+      .filter(([name]) => ofBody.has(name.toLowerCase()))
+      .flatMap(([name, value]) => [name.toLowerCase(), value]),
+    body ? sha256OfBytes(body) : '',
+  ]);
+
+/**
+ * By what the destination recognises a repetition: the header of the key, and who the destination is. Where either has changed, a
+ * repetition would be a new request to it.
+ */
+const repeatOf = (key: DigestKey, { proxy, sentTo }: Pick<Asked, 'proxy' | 'sentTo'>): string | null => {
+  if (proxy?.idempotency_header === undefined) return null;
+  const { idempotency_header, client_certificate } = proxy;
+  const certificate = client_certificate?.certificate ?? '';
+  return forwardDigest(key, 'repeat', [idempotency_header, spell(sentTo), pinOfProxy(key, proxy), certificate]);
+};
+
+const requestOf = (
+  key: DigestKey,
+  keyId: string,
+  { target, proxy, sentTo, headers, body, retry }: Asked,
+): StoredRequest => {
+  const isStored = body === undefined || (body.byteLength <= STORED_BYTES_MAX && !hasLiteralCode(body));
+  return {
+    path: target.path,
+    query: target.query,
+    isBare: target.isBare,
+    destination_url: proxy ? undefined : spell(sentTo),
+    headers,
+    body: isStored && body ? Buffer.from(body).toString('base64') : undefined,
+    hasBody: body !== undefined,
+    destination_key: retry.replay?.destination_key ?? forwardDigest(key, 'key', [keyId]),
+  };
+};
+
+const answerOf = ({ response }: Stored): AnswerWithin | undefined => {
+  if (!response) return undefined;
+  const body = Buffer.from(response.body, 'base64');
+  return {
+    status: response.status,
+    statusText: response.statusText,
+    headers: [...response.headers, ['SVC-IDEMPOTENT-REPLAYED', 'true']],
+    body,
+    bodyBytes: body.byteLength,
+    destination_status: response.destination_status,
+  };
+};
+
+/** A request that may be sent. */
+export type ForwardAttempt = {
+  readonly id: string;
+  /** Those of the first attempt, which the destination knows. */
+  readonly headers: Headers;
+  readonly delivery: Delivery;
+  /** A repetition that the destination recognises is the same use of its tokens. */
+  readonly isCounted: boolean;
+  /** With what the destination recognises a repetition, if its proxy says how. */
+  readonly destinationHeader: [name: string, value: string] | undefined;
+  /** Writes the log rows of the beginning, with the record. @throws conflict where another request has the key; as `Run.begin`. */
+  begin(rows: readonly LogRow[], tokenIds: Iterable<string>, count?: (query: Query) => Promise<void>): Promise<void>;
+  /** The destination answered. @param response undefined where it is not kept. */
+  answered(response: StoredResponse | undefined, headers: Headers): Promise<void>;
+  /** The attempt is over without a response of the destination, or with one that could not be used. */
+  failed(): Promise<void>;
+  release(): void;
+};
+
+/** What the key stands for: the response to return, or an attempt. */
+export type OpenedForward = { answer: AnswerWithin } | { attempt: ForwardAttempt };
+
+/**
+ * Finds what the key of a request stands for.
+ * @throws unprocessable where it stands for another request; conflict while it is under way, where its outcome is unknown, and where its
+ * response is not kept or not shown; forbidden; unavailable.
+ */
+export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<OpenedForward> => {
+  const { work, retry } = asked;
+  const { tenant_id } = work;
+  const { keys, release } = await ctx.keyring.holdTenantKeys(tenant_id);
+  try {
+    // A space is in no key of a client: other routes have their own claims.
+    const keyId = idempotencyDigest(keys.digest, holderOf(work), `forward ${retry.key}`);
+    const content = contentOf(keys.digest, asked);
+    const seen = await findByKey(work.db, keyId, ctx.now());
+    if (seen?.isDead) await judgeForwards(ctx, tenant_id);
+    const found = seen?.isDead ? await findByKey(work.db, keyId, ctx.now()) : seen;
+    if (!found) return { attempt: attemptOf(ctx, asked, { keys, keyId, content, release, first: undefined }) };
+    const { forward } = found;
+    if (forward) retry.note(forward.id);
+    if (found.route !== content)
+      throw failure('idempotency_key_reused', 'The idempotency key was used for another request.', {
+        forwardId: forward?.id,
+      });
+    if (!forward?.sealed) throw answerGone();
+    const stored = openStored(ctx, { tenant_id, keys }, { id: forward.id, sealed: forward.sealed });
+    if (mayBeginAgain(forward, repeatOf(keys.digest, asked)))
+      return { attempt: attemptOf(ctx, asked, { keys, keyId, content, release, first: { forward, stored } }) };
+    const answer = await findAnswer(ctx, work, forward, stored);
+    release();
+    return { answer };
+  } catch (error) {
+    release();
+    throw error;
+  }
+};
+
+/** A request that failed has left nothing. One whose outcome is unknown is sent again only where its destination recognises it. */
+const mayBeginAgain = ({ state, repeat_digest }: ForwardRow, repeat: string | null): boolean =>
+  state === 'failed' || (state === 'unknown' && repeat !== null && repeat === repeat_digest);
+
+/** The kept response. @throws conflict; forbidden; too_many_requests; unavailable. */
+const findAnswer = async (
+  ctx: ProxyContext,
+  work: Work,
+  forward: ForwardRow,
+  stored: Stored,
+): Promise<AnswerWithin> => {
+  if (forward.state === 'begun' || forward.state === 'sent') throw inProgress(forward.id);
+  if (forward.state !== 'answered') throw outcomeUnknown(forward.id);
+  const answer = answerOf(stored);
+  if (!answer || !stored.basis) throw answerNotKept(forward);
+  await checkReplay(ctx, work, stored.basis);
+  return answer;
+};
+
+type Opening = {
+  keys: TenantKeys;
+  keyId: string;
+  content: string;
+  release: () => void;
+  /** What the key stands for already. */
+  first: { forward: ForwardRow; stored: Stored } | undefined;
+};
+
+const attemptOf = (
+  ctx: ProxyContext,
+  asked: Asked,
+  { keys, keyId, content, release, first }: Opening,
+): ForwardAttempt => {
+  const { work, run, proxy, retry, sentTo } = asked;
+  const { tenant_id, db } = work;
+  const now = ctx.now();
+  const id = first?.forward.id ?? ctx.newLogId(now);
+  const attempts = (first?.forward.attempts ?? 0) + 1;
+  const wasSent = first?.forward.sent_at != null;
+  const request = first?.stored.request ?? requestOf(keys.digest, keyId, asked);
+  const where = {
+    destination_host: maskHost(sentTo.url.host),
+    path_digest: forwardDigest(keys.digest, 'path', [spell(sentTo)]),
+    repeat_digest: repeatOf(keys.digest, asked),
+  };
+  const seal = (stored: Stored): Buffer => sealStored(ctx, { tenant_id, keys }, id, stored);
+  let stopRenewing: (() => void) | undefined;
+  let isOver = false;
+
+  const write = async (query: Query, token_ids: string[]): Promise<void> => {
+    const { actor_id, actor_type, origin } = work;
+    const about = { actor_id, actor_type, proxy_id: proxy?.id ?? null, replay_of: retry.replay?.of ?? null };
+    const row = { id, ...about, ...where, method: asked.method, token_ids, trace_id: origin?.trace_id ?? null };
+    const claim = { id: keyId, route: content, expires_at: new Date(now.getTime() + STORED_MS) };
+    const isWritten = first
+      ? await beginAgain(query, tenant_id, { ...first.forward }, where)
+      : await insertForward(query, tenant_id, { ...row, sealed: seal({ request }) }, claim, now);
+    if (!isWritten) throw inProgress(first?.forward.id);
+  };
+
+  const delivery = new Delivery(async () => {
+    if (!(await noteSending(db, { id, attempts }))) throw unavailable();
+  });
+
+  /** The client hears what happened, even where that cannot be recorded: the lease ends, and the record says `unknown`. */
+  const recorded = async (writing: Promise<void>): Promise<void> => {
+    await writing.catch((error: unknown) =>
+      ctx.log.error({ error, tenant_id, forward_id: id }, 'the end of a forwarded request could not be written'),
+    );
+  };
+
+  const end = (): boolean => {
+    if (isOver || !stopRenewing) return false;
+    isOver = true;
+    stopRenewing();
+    return true;
+  };
+
+  const answered: ForwardAttempt['answered'] = async (response, headers) => {
+    if (!end()) return;
+    const { basis } = work.record as { basis: AnswerBasis };
+    const stored: Stored = response ? { request, response, basis } : { request, headers };
+    const status = delivery.status ?? 0;
+    const answer = response ? 'kept' : 'not_kept';
+    await recorded(noteAnswered(db, { id, attempts }, { status, answer, sealed: seal(stored) }));
+  };
+
+  return {
+    id,
+    headers: wasSent ? request.headers : asked.headers,
+    delivery,
+    isCounted: wasSent,
+    destinationHeader:
+      proxy?.idempotency_header === undefined ? undefined : [proxy.idempotency_header, request.destination_key],
+    begin: async (rows, tokenIds, count) => {
+      await run.begin(rows, async (query) => {
+        await count?.(query);
+        await write(query, [...tokenIds]);
+      });
+      stopRenewing = keepLease(ctx, tenant_id, id);
+      retry.note(id);
+    },
+    answered,
+    failed: async () => {
+      if (delivery.reached === 'answered') return answered(undefined, []);
+      if (!end()) return;
+      const isSent = wasSent || delivery.reached === 'sent';
+      const writing = db.transaction(async (query) =>
+        queueUnknown(ctx, query, tenant_id, await noteFailed(query, tenant_id, { id, attempts }, isSent)),
+      );
+      await recorded(writing);
+    },
+    release,
+  };
+};
+
+/** Records the decisions behind a response that may be kept. */
+export const recordingFor = (retry: Retry | undefined) => (retry ? { record: createAnswerRecord() } : {});

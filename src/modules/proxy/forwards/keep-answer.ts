@@ -1,0 +1,112 @@
+// Keeps the response to a request with an idempotency key, before its first byte goes to the client. What is stored holds no value that the
+// request opened: a response that the echo guard would change is stored without its body.
+import { type Account, FREE_BYTES } from '../../../platform/base/accounts.ts';
+import type { Headers } from '../../../platform/egress/headers.ts';
+import type { EchoGuard } from '../../tokens/echo/echo-guard.ts';
+import type { Reservations } from '../bodies/take-body.ts';
+import type { ProxyContext } from '../context.ts';
+import { guardAnswer, joined } from '../guard-answer.ts';
+import type { AnswerWithin } from '../request.ts';
+import type { ForwardAttempt } from './attempt.ts';
+import { hasLiteralCode, STORED_BYTES_MAX } from './stored.ts';
+
+type Keeping = {
+  account: Account;
+  tenant_id: string;
+  guard: EchoGuard;
+  reservations: Reservations;
+};
+
+async function* piecesOf(body: AnswerWithin['body']): AsyncGenerator<Uint8Array> {
+  if (body instanceof Uint8Array) yield body;
+  else if (body) yield* body;
+}
+
+/** Takes a body up to STORED_BYTES_MAX. `isWhole`: it ended before. */
+const takeBody = async (stream: AsyncGenerator<Uint8Array>): Promise<{ pieces: Uint8Array[]; isWhole: boolean }> => {
+  const pieces: Uint8Array[] = [];
+  let bytes = 0;
+  for (;;) {
+    const next = await stream.next();
+    if (next.done) return { pieces, isWhole: true };
+    pieces.push(next.value);
+    bytes += next.value.byteLength;
+    if (bytes > STORED_BYTES_MAX) return { pieces, isWhole: false };
+  }
+};
+
+const isStream = (headers: Headers): boolean =>
+  headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /^\s*text\/event-stream/i.test(value));
+
+/** Whether the guard lets a response pass as it is. */
+const isClean = async (ctx: ProxyContext, answer: AnswerWithin, keeping: Keeping): Promise<boolean> => {
+  const { account, guard, reservations, tenant_id } = keeping;
+  const search = guard.searchStored(account, reservations);
+  // Nothing is told of what is found: the response itself goes on as its proxy wants it.
+  const asked = {
+    mode: 'block' as const,
+    tighten: () => undefined,
+    noteOpened: () => undefined,
+    report: () => undefined,
+  };
+  const silent: EchoGuard = { ...asked, search: () => search, searchStored: () => search };
+  const run = { echoed: () => undefined };
+  const guarded = { tenant_id, record: 'proxy' as const, record_id: undefined };
+  const signal = new AbortController().signal;
+  try {
+    await guardAnswer(ctx, answer, { account, signal, run, guard: silent, guarded, reservations });
+    return true;
+  } catch {
+    return false;
+  }
+};
+
+/**
+ * Records the response, and keeps it where it may be kept. Its body is read first: a larger one, and a stream, go on as they come.
+ * @returns what the client gets. @throws what the body throws.
+ */
+export const keepAnswer = async (
+  ctx: ProxyContext,
+  attempt: ForwardAttempt,
+  answer: AnswerWithin,
+  keeping: Keeping,
+): Promise<AnswerWithin> => {
+  const { headers, status, statusText, destination_status } = answer;
+  // Code answered in place of the destination.
+  if (attempt.delivery.reached !== 'answered') {
+    await attempt.failed();
+    return answer;
+  }
+  const cleanHeaders = async (): Promise<Headers> =>
+    (await isClean(ctx, { ...answer, body: undefined, bodyBytes: 0 }, keeping)) ? headers : [];
+  const isLong = (answer.bodyBytes ?? 0) > STORED_BYTES_MAX || isStream(headers);
+  const isFull = ctx.accounts.findRefusal(keeping.account, 'response_bytes', STORED_BYTES_MAX) !== undefined;
+  if (isLong || isFull) {
+    await attempt.answered(undefined, await cleanHeaders());
+    return answer;
+  }
+  if ((answer.bodyBytes ?? Infinity) > FREE_BYTES)
+    keeping.reservations.push(ctx.accounts.hold(keeping.account, 'response_bytes', STORED_BYTES_MAX));
+  const stream = piecesOf(answer.body);
+  const { pieces, isWhole } = await takeBody(stream);
+  if (!isWhole) {
+    await attempt.answered(undefined, await cleanHeaders());
+    return { ...answer, body: joined(pieces, stream) };
+  }
+  const body = Buffer.concat(pieces);
+  const trailers = answer.trailers?.() ?? [];
+  const whole = {
+    ...answer,
+    headers: [...headers, ...trailers],
+    body,
+    bodyBytes: body.byteLength,
+    trailers: undefined,
+  };
+  if (hasLiteralCode(body) || !(await isClean(ctx, whole, keeping))) {
+    await attempt.answered(undefined, await cleanHeaders());
+    return whole;
+  }
+  const response = { status, statusText, headers: whole.headers, body: body.toString('base64'), destination_status };
+  await attempt.answered(response, []);
+  return whole;
+};

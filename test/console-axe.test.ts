@@ -74,6 +74,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a proxy': `/console/proxies/${proxy.id}`,
       'New proxy': '/console/proxies/new',
       'Change a proxy': `/console/proxies/${proxy.id}/edit`,
+      'Who may': '/console/access',
+      'Who may, answered': `/console/access?permission=token:use&token_id=${body.id}&host=api.example.com`,
       Webhooks: '/console/webhooks',
       'New webhook': '/console/webhooks/new',
       Logs: '/console/logs?disclosure=used',

@@ -72,6 +72,8 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/applications/:id/keys/:key_id': 'code',
   '/console/applications/:id/keys/:key_id/rotate': 'code',
   '/console/applications/:id/keys/:key_id/revoke': 'code',
+  // Writes to the log what a member says of a file.
+  '/console/access/review': 'plain',
   '/console/people/invitations': 'code',
   '/console/people/invitations/:id/resend': 'code',
   '/console/people/invitations/:id/delete': 'code',

@@ -240,8 +240,8 @@ const fields = {
 export const triedRights = {
   permissions: optional(fields.permissions).meta({ description: 'The new permissions. Left out: as they are.' }),
   rules: optional(fields.rules).meta({ description: 'The new access rules. Left out: as they are.' }),
-  allowed_hosts: optional(hostList).meta({
-    description: `The new list of hosts. ${HOSTS_IN_DOCUMENTS} Left out: as it is.`,
+  allowed_hosts: hostList.nullish().meta({
+    description: `The new list of hosts. ${HOSTS_IN_DOCUMENTS} Left out: as it is. Null: not limited.`,
     example: ['api.example.com'],
   }),
 };

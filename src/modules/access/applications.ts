@@ -297,16 +297,21 @@ const checkGivenChange = (ctx: AccessContext, work: Work, row: StoredApplication
 
 type ChangedRights = { permissions: Permission[]; rules: AccessRule[]; allowed_hosts: string[] | undefined };
 
+/** What is left out stays. Null removes the limit on hosts. */
+type TriedRights = Partial<Pick<ApplicationInput, 'permissions' | 'rules'>> & {
+  allowed_hosts?: string[] | null | undefined;
+};
+
 /** A change of rights that is only tried: what is undefined stays. @throws as a save. */
 export const tryChange = async (
   ctx: AccessContext,
   work: Work,
   row: StoredApplication,
-  { permissions, rules, allowed_hosts }: Partial<Pick<ApplicationInput, 'permissions' | 'rules' | 'allowed_hosts'>>,
+  { permissions, rules, allowed_hosts }: TriedRights,
 ): Promise<{ before: ChangedRights; after: ChangedRights }> => {
   const before = rightsOf(row);
   const named = { name: row.name, ...namedLimits(row), permissions: permissions ?? before.permissions };
-  const hosts = { allowed_hosts: allowed_hosts ?? before.allowed_hosts };
+  const hosts = { allowed_hosts: allowed_hosts === undefined ? before.allowed_hosts : (allowed_hosts ?? undefined) };
   const given = rules
     ? await pinnedOf(ctx, work, { ...named, ...hosts, rules })
     : { ...named, ...hosts, rules: before.rules };

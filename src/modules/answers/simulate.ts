@@ -28,7 +28,8 @@ export type Simulation = {
   /** Undefined: as they are. */
   permissions?: Permission[] | undefined;
   rules?: AskedRule[] | undefined;
-  allowed_hosts?: string[] | undefined;
+  /** Null: not limited. */
+  allowed_hosts?: string[] | null | undefined;
   days: number;
 };
 

@@ -28,6 +28,9 @@ export type ApplicationForm = {
   rulesLine?: number | undefined;
 };
 
+/** A week has each kind of day. */
+export const TRIED_DAYS = 7;
+
 const types = [
   ['private', 'Private', 'A server of yours that keeps the key secret.'],
   ['public', 'Public', 'Browsers and apps, where anyone can read the key. It may create tokens, and nothing else.'],
@@ -143,6 +146,6 @@ ${csrfField(session)}${
 ${id === undefined ? newKeyFields(form) : html`${permissionChoice(form)}${typed.type !== 'public' && rulesField(form)}`}</section>
 ${publicCard(form)}
 ${limitsCard(form)}
-<div class="actions"><button>${id === undefined ? 'Create application' : 'Save'}</button><a href="/console/applications">Cancel</a></div>
+<div class="actions"><button>${id === undefined ? 'Create application' : 'Save'}</button>${id !== undefined && typed.type !== 'public' && html`<button class="second" name="do" value="try">Try on the last ${TRIED_DAYS} days</button>`}<a href="/console/applications">Cancel</a></div>
 </form>`;
 };

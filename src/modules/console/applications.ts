@@ -2,8 +2,10 @@
 import { AppError } from '../../platform/base/errors.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
+import type { Simulated } from '../answers/simulate.ts';
+import { simulatedCard } from './access.ts';
 import { namesOf } from './actor-names.ts';
-import { type ApplicationForm, offeredPermissions, typeLabel } from './application-form.ts';
+import { type ApplicationForm, offeredPermissions, TRIED_DAYS, typeLabel } from './application-form.ts';
 import { type ApplicationKey, applicationKeysPages, keysList } from './application-keys.ts';
 import { applicationPage, lastUse, newApplicationPage, newKeyPage } from './application-page.ts';
 import {
@@ -110,6 +112,15 @@ const readTyped = (
   return { id, typed: { ...typed, type }, problems: new Map() };
 };
 
+/** Undefined where the rules can be read. */
+const refuseRules = (form: ApplicationForm, heading: string): Refused | undefined => {
+  const unreadable = rulesRefusal(form.typed);
+  if (!unreadable) return undefined;
+  const problems = new Map([['rules', [`The rules ${unreadable.sentence}.`]]]);
+  const above = problemsNotice(heading, [LOOK]);
+  return { status: 422, form: { ...form, problems, rulesLine: unreadable.line }, above };
+};
+
 /** Sends the form to the API. @returns the response, or the form with its errors. */
 const send = async (
   submission: Submission,
@@ -117,12 +128,8 @@ const send = async (
   { heading, method, url, hasKey = true }: { heading: string; method: 'POST' | 'PUT'; url: string; hasKey?: boolean },
 ): Promise<{ answer: ApiAnswer } | Refused> => {
   const { typed } = form;
-  const unreadable = rulesRefusal(typed);
-  if (unreadable) {
-    const problems = new Map([['rules', [`The rules ${unreadable.sentence}.`]]]);
-    const above = problemsNotice(heading, [LOOK]);
-    return { status: 422, form: { ...form, problems, rulesLine: unreadable.line }, above };
-  }
+  const unreadable = refuseRules(form, heading);
+  if (unreadable) return unreadable;
   const { type, ...json } = bodyOfForm(typed);
   const ofNew = { type, ...(!hasKey && { create_key: false }) };
   const answer = await submission.api({
@@ -195,6 +202,33 @@ const storedForm = ({ ctx }: Visit, application: Application): ApplicationForm =
   problems: new Map(),
 });
 
+/** What the change would have done to the requests of the last days. Nothing is saved. */
+const tryChange = async (submission: Submission, application: Application, form: ApplicationForm): Promise<Outcome> => {
+  const refused = async ({ status, form: shown, above }: Refused): Promise<Outcome> => ({
+    status,
+    page: await showApplication(submission, application, shown, above),
+  });
+  const heading = 'The change was not tried.';
+  const unreadable = refuseRules(form, heading);
+  if (unreadable) return refused(unreadable);
+  const { permissions, rules, allowed_hosts } = bodyOfForm(form.typed);
+  const answer = await submission.api({
+    method: 'POST',
+    url: '/access/simulate',
+    json: {
+      application_id: application.id,
+      permissions,
+      rules,
+      allowed_hosts: allowed_hosts ?? null,
+      days: TRIED_DAYS,
+    },
+    // As the save: it compares rights, and shows no values.
+    withAllGrants: true,
+  });
+  if (!isSuccess(answer)) return refused(refuse(form, heading, answer));
+  return showApplication(submission, application, form, simulatedCard(answer.body as Simulated, TRIED_DAYS));
+};
+
 const change = async (submission: Submission): Promise<Outcome> => {
   const application = await findApplication(submission);
   const { id } = application;
@@ -206,6 +240,7 @@ const change = async (submission: Submission): Promise<Outcome> => {
     const current = { ...form, typed: { ...form.typed, seen } };
     return { status: 409, page: await showApplication(submission, application, current, notice('warn', sentence)) };
   }
+  if (submission.field('do') === 'try') return tryChange(submission, application, form);
   const heading = 'The application was not saved.';
   const sent = await send(submission, form, { heading, method: 'PUT', url: `/applications/${id}` });
   if ('answer' in sent) return { seeOther: addressOf(`${PATH}/${id}`, { done: 'saved' }) };

@@ -3,6 +3,7 @@ import type { PeopleContext } from '../people/context.ts';
 import { notFound } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import type { Authentication } from '../access/authenticate.ts';
+import { accessPages } from './access.ts';
 import { accountPages } from './account.ts';
 import { applicationsPages } from './applications.ts';
 import { findPages } from './find.ts';
@@ -42,6 +43,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   webhooksPages(console);
   runsPages(console);
   applicationsPages(console);
+  accessPages(console);
   logsPages(console);
   peoplePages(console);
   settingsPages(console);

@@ -71,9 +71,13 @@ const earlierQueries: Readonly<Record<string, Earlier>> = {
 
 // Checks the schemas of request bodies when the server starts: null in an optional attribute means that it is left out.
 
-/** Attributes where null says something else than absence. */
+/** Attributes where null says something else than absence, of all operations or of one. */
 const ownMeaning: ReadonlyMap<string, string> = new Map([
   ['client_certificate', 'null removes the certificate of a proxy; a change without the attribute keeps it'],
+  [
+    'POST /access/simulate allowed_hosts',
+    'null tries the application without its limit, as a save without it would be',
+  ],
 ]);
 
 type Attribute = readonly [name: string, schema: z.core.$ZodType];
@@ -125,7 +129,7 @@ const checkNullIsAbsence = (operation: string, body: z.core.$ZodType): void => {
     // Any JSON has null for a value, where it is not marked as optional.
     if ((schema as z.ZodType).def.type === 'any') continue;
     const [absent, ofNull] = [undefined, null].map((value) => (schema as z.ZodType).safeParse(value));
-    if (!absent?.success || ownMeaning.has(path)) continue;
+    if (!absent?.success || ownMeaning.has(path) || ownMeaning.has(`${operation} ${path}`)) continue;
     if (!ofNull?.success || !isDeepStrictEqual(ofNull.data, absent.data))
       throw new Error(`${operation}: null in the optional attribute ${path} is not its absence. Use \`optional\`.`);
   }

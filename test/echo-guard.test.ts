@@ -3,6 +3,7 @@
 import { type IncomingMessage, request as requestHttp, type ServerResponse } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { DAY_MS } from '../src/platform/base/times.ts';
 import { codeOf, react, tokenOf } from './support/reactors.ts';
 import { startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
 import {
@@ -129,6 +130,34 @@ describe.each(Object.entries(encodings))('a destination that says a value as %s'
       .toMatchObject({ outcome: 'failed', destination_status: 200, error: 'ECHO', echoes: 1 });
     expect(server.logLines.slice(before).some((line) => holdsRun(line))).toBe(false);
   });
+});
+
+test('the alarm comes once a day for a proxy, also from several processes', async () => {
+  const echo = say(NUMBER);
+  answers.set('/alarm', echo);
+  const proxy = await makeProxy(server, { destination_url, echo_guard: 'mask' });
+  const other = await startServerBefore(upstreamOn(upstream.port), { DATABASE_URL: server.databaseUrl });
+  const alarms = () =>
+    [...server.logLines, ...other.logLines]
+      .filter((line) => line.includes('"alarm":"echo"') && line.includes(proxy.id))
+      .map((line) => JSON.parse(line));
+  try {
+    const headers = { 'svc-proxy-key': proxy.key, 'content-type': 'application/json' };
+    const send = async (at: TestServer): Promise<void> => {
+      const got = await askOnWire(at, 'POST', '/proxy/alarm', { headers, body: bodyOf(), key: server.tenant.api_key });
+      expect(got.headers['svc-echoes']).toBe('1');
+    };
+    await Promise.all([server, other, server, other].map(send));
+    await expect.poll(alarms).toMatchObject([{ tenant_id: server.tenant.tenant_id, record: 'proxy', record_id: proxy.id }]);
+    const leases = await server.sql(`SELECT name FROM leases WHERE name LIKE 'echo-alarm %' || $1`, [proxy.id]);
+    expect(leases).toHaveLength(1);
+    server.clock.offsetMs += DAY_MS;
+    await send(server);
+    await expect.poll(alarms).toHaveLength(2);
+  } finally {
+    server.clock.offsetMs -= DAY_MS;
+    await other.close();
+  }
 });
 
 describe('a mask', () => {

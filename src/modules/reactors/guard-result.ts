@@ -6,7 +6,8 @@ import { parseOutsideInSlices } from '../../platform/json/json-shape.ts';
 import { stringifyInSlices } from '../../platform/json/slices.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import type { Run } from '../runs/run.ts';
-import { type EchoGuard, echoFault, type Guarded, refuseEchoIn, searchText } from '../tokens/echo/echo-guard.ts';
+import { type EchoGuard, echoFault, refuseEchoIn, searchText } from '../tokens/echo/echo-guard.ts';
+import type { Guarded } from '../tokens/echo/echo-alarm.ts';
 import type { EchoPlace } from '../tokens/echo/echo-output.ts';
 import type { ReactorsContext } from './context.ts';
 

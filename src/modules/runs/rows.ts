@@ -60,11 +60,6 @@ export const countFailuresByHour = async (
   return new Map(rows.map(({ hour, failures }) => [hour, failures]));
 };
 
-/** Deletes leases that have ended. */
-export const forgetBursts = async (query: Query, prefix: string): Promise<void> => {
-  await query(undefined, `DELETE FROM leases WHERE starts_with(name, $1) AND ends_at <= now()`, [prefix]);
-};
-
 /** Statuses of destinations from one to another, both included. */
 export type Statuses = { least: number; most: number };
 

@@ -15,10 +15,9 @@ import {
   findEnded,
   findFailing,
   findLogRows,
-  forgetBursts,
   takeBegunRuns,
 } from './rows.ts';
-import { takeLease } from '../../platform/db/leases.ts';
+import { deleteEndedLeases, takeLease } from '../../platform/db/leases.ts';
 
 // Ends the runs of processes that died: each becomes `unknown`, and the log gets its second rows.
 
@@ -128,7 +127,7 @@ export const alarmErrorBursts = async (ctx: Watching, mayGoOn: () => Promise<boo
   const now = ctx.now().getTime();
   const from = firstIdAt(now - HOUR_MS);
   const { query, queryOf } = ctx.db.statements;
-  await forgetBursts(query, RAISED);
+  await deleteEndedLeases(ctx.db, RAISED);
   for (const failing of await findFailing(query, { from, least: BURST_FAILURES_MIN, most: FAILING_MAX })) {
     if (!(await mayGoOn())) return;
     const { tenant_id, resource_id } = failing;

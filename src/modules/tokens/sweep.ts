@@ -5,6 +5,7 @@ import type { TenantDatabase } from '../../platform/db/database.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import { type DraftContext, draftOf } from './change-token.ts';
 import type { TokensContext } from './context.ts';
+import { ECHO_RAISED } from './echo/echo-alarm.ts';
 import { DIGESTS_DUE_MAX, findTokensDue, lockTokensDue, writeDigests } from './rows/token-scans.ts';
 import type { StoredToken } from './rows/token-row.ts';
 import { openToken, searchDigestsOf } from './tokens.ts';
@@ -12,7 +13,7 @@ import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { issueCertificates } from '../access/erasure-certificates.ts';
 import { judgeDeadForwards } from '../runs/forward-leases.ts';
 import { alarmErrorBurstsInTurn, endDeadRuns } from '../runs/sweep.ts';
-import { takeLease } from '../../platform/db/leases.ts';
+import { deleteEndedLeases, takeLease } from '../../platform/db/leases.ts';
 import { addLogPartitions, keepRunPartitions } from '../../platform/db/log-partitions.ts';
 import { sweepOnce } from '../../platform/maintenance/sweep.ts';
 
@@ -117,6 +118,7 @@ export const sweepInTurn = async (ctx: Sweeping, holder: string): Promise<boolea
   if (!(await take())) return false;
   await sweep(ctx, take);
   await alarmErrorBurstsInTurn(ctx, take);
+  await deleteEndedLeases(ctx.db, ECHO_RAISED);
   if (await takeLease(ctx.db, 'log-partitions', ctx.newUuid(), LOG_PARTITIONS_EVERY_MS))
     for (const keep of [addLogPartitions, keepRunPartitions]) await keep(ctx.db.statements.query);
   return true;

@@ -29,3 +29,11 @@ export const takeLease = async (
   holder: string,
   leaseMs: number,
 ): Promise<boolean> => (await statements.query('take-lease', TAKE, [name, holder, leaseMs])).length > 0;
+
+/** Of leases that are taken once and not given back, such as those of alarms: deletes those that have ended. */
+export const deleteEndedLeases = async (
+  { statements }: Pick<Database, 'statements'>,
+  prefix: string,
+): Promise<void> => {
+  await statements.query(undefined, 'DELETE FROM leases WHERE starts_with(name, $1) AND ends_at <= now()', [prefix]);
+};

@@ -2,21 +2,18 @@
 // How it finds them is in docs/decisions/0125-echo-guard.md.
 import { type EchoMode, strictestOf } from '../../access/echo-mode.ts';
 import type { NoteOpened } from '../../access/work.ts';
-import { DAY_MS } from '../../../platform/base/times.ts';
 import { type Account, type Accounts, FREE_BYTES, type Reservation } from '../../../platform/base/accounts.ts';
 import { EgressFault } from '../../../platform/base/egress-fault.ts';
 import { AppError } from '../../../platform/base/errors.ts';
 import type { Json } from '../../../platform/json/json.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import type { Platform } from '../../../platform/services/platform.ts';
+import { type Alarming, alarmOncePerDay, type Guarded } from './echo-alarm.ts';
 import type { EchoPlace } from './echo-output.ts';
 import { ECHO_BYTES_MAX, readEchoTexts } from './echo-patterns.ts';
 import { createEchoScanner, createEchoSearch, type EchoSearch } from './echo-scanner.ts';
 
-type GuardContext = Pick<Platform, 'accounts' | 'log' | 'metrics' | 'now'>;
-
-/** Whose answer is guarded, for the alarm. */
-export type Guarded = { tenant_id: string; record: 'proxy' | 'reactor'; record_id: string | undefined };
+type GuardContext = Alarming & Pick<Platform, 'accounts'>;
 
 /** Memory of the automaton for one byte of a value: 13 nodes of its spellings. */
 const SEARCH_BYTES_PER_BYTE = 400;
@@ -58,7 +55,7 @@ export const createEchoGuard = (ctx: GuardContext, mode: EchoMode): EchoGuard =>
     report: (guarded, echoes) => {
       if (echoes === 0) return;
       ctx.metrics.count('strongroom_echoes_total', { mode: strictest }, echoes);
-      alarmOncePerDay(ctx, guarded);
+      void alarmOncePerDay(ctx, guarded);
     },
   };
 };
@@ -91,27 +88,6 @@ export const echoFault = (): EgressFault => new EgressFault('ECHO');
 /** There from the start: an alert compares with what was before. */
 export const countNoEchoes = ({ metrics }: Pick<Platform, 'metrics'>): void => {
   for (const mode of ['mask', 'block']) metrics.count('strongroom_echoes_total', { mode }, 0);
-};
-
-type Told = { day: number; ids: Set<string> };
-
-/** Alarms of a day that one process keeps in mind. More of them are one alarm each. */
-const TOLD_MAX = 10_000;
-
-const toldOf = new WeakMap<GuardContext['metrics'], Told>();
-
-const alarmOncePerDay = ({ log, metrics, now }: GuardContext, { tenant_id, record, record_id }: Guarded): void => {
-  const day = Math.floor(now().getTime() / DAY_MS);
-  const known = toldOf.get(metrics);
-  const told = known?.day === day && known.ids.size < TOLD_MAX ? known : { day, ids: new Set<string>() };
-  toldOf.set(metrics, told);
-  const id = `${tenant_id} ${record_id ?? ''}`;
-  if (told.ids.has(id)) return;
-  told.ids.add(id);
-  log.error(
-    { alarm: 'echo', tenant_id, record, ...(record_id !== undefined && { record_id }) },
-    'an answer holds a value that was opened for its request',
-  );
 };
 
 /** Searches a text that is there as a whole. @returns it with masks, and how many. */

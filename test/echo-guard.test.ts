@@ -148,7 +148,9 @@ test('the alarm comes once a day for a proxy, also from several processes', asyn
       expect(got.headers['svc-echoes']).toBe('1');
     };
     await Promise.all([server, other, server, other].map(send));
-    await expect.poll(alarms).toMatchObject([{ tenant_id: server.tenant.tenant_id, record: 'proxy', record_id: proxy.id }]);
+    await expect
+      .poll(alarms)
+      .toMatchObject([{ tenant_id: server.tenant.tenant_id, record: 'proxy', record_id: proxy.id }]);
     const leases = await server.sql(`SELECT name FROM leases WHERE name LIKE 'echo-alarm %' || $1`, [proxy.id]);
     expect(leases).toHaveLength(1);
     server.clock.offsetMs += DAY_MS;

@@ -530,3 +530,24 @@ describe('files that are wrong change nothing, and each line names its place', (
       });
   });
 });
+
+test('a plan says what other rights would have done in the last days, or why it cannot', async () => {
+  await applyWhole();
+  const { id } = (await api('GET', '/applications?name=Checkout')).body.data[0];
+  const { key } = (await api('POST', `/applications/${id}/keys`, {})).body;
+  for (const data of ['a', 'b'])
+    expect((await server.request('POST', '/tokens', { key, json: { type: 'token', data } })).status).toBe(201);
+  write('version: 1\napplications: [{ name: Checkout, permissions: [token:use] }]\n', 'less.yaml');
+  const plan = await run(['apply', 'less.yaml', '--plan']);
+  expect(plan.out).toMatch(
+    /application "Checkout": of \d+ decisions 2 would be refused, 0 allowed, 0 would show more, 0 less\n$/,
+  );
+  const record = await json(['apply', 'less.yaml', '--plan']);
+  expect(JSON.stringify(record)).toContain('"newly_refused":{"count":2');
+  const { api_key } = await server.newKey(tenant, {
+    permissions: ['application:read', 'application:update', 'token:create', 'token:use'],
+  });
+  const refused = await run(['apply', 'less.yaml', '--plan'], { env: { STRONGROOM_API_KEY: api_key } });
+  expect(refused.out).toContain('application "Checkout": not tried: ');
+  expect(refused.code).toBe(0);
+});

@@ -40,7 +40,7 @@ export class CliError extends Error {
 
 export const usageError = (message: string): CliError => new CliError(message, EXIT.usage);
 
-const isStrongroomError = (error: unknown): error is StrongroomError =>
+export const isStrongroomError = (error: unknown): error is StrongroomError =>
   error instanceof Error && error.name === 'StrongroomError';
 
 const exitCodeOf = ({ status, code }: StrongroomError): number => {

@@ -92,8 +92,10 @@ const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOp
   const prepared = await prepare(io, vault, source, prune);
   if (kept && kept.digest !== prepared.plan.digest) throw drift('The vault, or the file,');
   const { planLines, planRecord } = await import('../apply/show-plan.ts');
-  if (io.json) io.show(planRecord(prepared.plan));
-  else planLines(prepared.plan).forEach((line) => io.print(line));
+  const { trialLines, tryRights } = await import('../apply/simulate.ts');
+  const trials = isPlan ? await tryRights(vault, prepared.plan) : [];
+  if (io.json) io.show({ ...planRecord(prepared.plan), ...(isPlan && { tried: trials }) });
+  else [...planLines(prepared.plan), ...trialLines(trials)].forEach((line) => io.print(line));
   if (isPlan) return out === undefined ? undefined : keepPlan(io, out, path, prepared);
   if (prepared.plan.steps.length === 0) return;
   if (io.stdin.isTTY && !yes && !kept && path !== '-') {
@@ -114,7 +116,7 @@ export const addApply = (scope: Scope, program: Command): void => {
       'What the file leaves out stays as it is; null removes. Nothing is removed without --prune, and then only of the kinds that the\n' +
       'file has. FILE may be a plan of --plan --out. A terminal is asked before anything changes. See docs/guides/command-line.md.',
     options: [
-      ['--plan', 'shows what would change, and changes nothing'],
+      ['--plan', 'shows what would change and what other rights would have done in the last days, and changes nothing'],
       ['--out <file.json>', 'with --plan: keeps the plan, to be applied if nothing has changed by then'],
       ['--prune', 'also removes what the file does not name'],
       ['--yes', 'does not ask'],

@@ -520,13 +520,16 @@ describe('no response waits', () => {
   };
 
   test('for more statements than those that find tokens and write the log', async () => {
-    const id = await tokenOf(server, 'value');
+    const id = await tokenOf(server, 'a long value');
     const reactor = await makeReactor(server, 'return { raw: args };');
     const headers = { 'svc-proxy-url': house.url };
     const reactTo = () => react(server, reactor, { value: `{{ ${id} }}` });
     const plainReact = () => react(server, reactor, {});
     const proxyTo = () => server.request('POST', '/proxy', { json: [`{{ ${id} }}`], headers });
-    for (const work of [reactTo, plainReact, proxyTo]) {
+    // The echo guard asks no database, unless it finds a value.
+    const guardedProxyTo = () =>
+      server.request('POST', '/proxy', { json: [`{{ ${id} }}`], headers: { ...headers, 'svc-echo-guard': 'mask' } });
+    for (const work of [reactTo, plainReact, proxyTo, guardedProxyTo]) {
       const tokens = work === plainReact ? [] : ['find-values'];
       // The caller and the reactor are in caches, for a second.
       await expect.poll(() => statementsOf(work), { timeout: 10_000 }).toEqual([...tokens, 'insert-logs-and-runs']);

@@ -3,17 +3,23 @@ import type { Account, Reservation } from '../../platform/base/accounts.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { parseOutsideInSlices } from '../../platform/json/json-shape.ts';
-import { stringifyInSlices } from '../../platform/json/slices.ts';
+import { runAtOnce, stringifyInSlices } from '../../platform/json/slices.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import type { Run } from '../runs/run.ts';
 import { type EchoGuard, echoFault, refuseEchoIn, searchText } from '../tokens/echo/echo-guard.ts';
 import type { Guarded } from '../tokens/echo/echo-alarm.ts';
 import type { EchoPlace } from '../tokens/echo/echo-output.ts';
+import type { EchoSearch } from '../tokens/echo/echo-scanner.ts';
 import type { ReactorsContext } from './context.ts';
 
 export type ResultGuard = {
   /** What may be told of a result of JSON. @throws bad_gateway where it holds a value and is to be blocked. */
   guardResult<T extends Record<string, unknown>>(result: T): Promise<T>;
+  /**
+   * The same of what code has tokenized, at once: the transaction that writes the tokens keeps the answer. Behind `guardResult`, once for
+   * each run.
+   */
+  guardTokens<T extends Json>(tokens: T): T;
   guardResponse(response: CodeResponse): Promise<CodeResponse>;
   /** @returns the error that may be told. */
   guardError(error: unknown): Promise<unknown>;
@@ -35,6 +41,7 @@ export const createResultGuard = (
   reservations: Pick<Reservation, 'release'>[],
 ): ResultGuard => {
   let count = 0;
+  let found: EchoSearch | undefined;
   const note = (echoes: number): void => {
     count += echoes;
     run.echoed(echoes);
@@ -42,10 +49,10 @@ export const createResultGuard = (
     if (echoes > 0 && guard.mode === 'block') throw blocked();
   };
   const searchFor = async (text: string, place: EchoPlace, prefix = ''): Promise<string> => {
-    const search = await guard.search(account, reservations);
-    if (!search) return text;
-    const found = searchText(search, Buffer.from(text), { place, prefix });
-    const { bytes, echoes } = await ctx.accounts.runInTurns(account, found);
+    found = await guard.search(account, reservations);
+    if (!found) return text;
+    const searching = searchText(found, Buffer.from(text), { place, prefix });
+    const { bytes, echoes } = await ctx.accounts.runInTurns(account, searching);
     note(echoes);
     return echoes === 0 ? text : bytes.toString();
   };
@@ -60,6 +67,12 @@ export const createResultGuard = (
       if (masked === text) return result;
       const { value } = await ctx.accounts.runInTurns(account, parseOutsideInSlices(masked));
       return value as Json & typeof result;
+    },
+    guardTokens: (tokens) => {
+      if (!found) return tokens;
+      const { bytes, echoes } = runAtOnce(searchText(found, Buffer.from(JSON.stringify(tokens)), { place: 'json' }));
+      note(echoes);
+      return echoes === 0 ? tokens : JSON.parse(bytes.toString());
     },
     guardResponse: async ({ status, headers, body }) => {
       const place = headers['content-type']?.includes('json') ? 'json' : 'text';

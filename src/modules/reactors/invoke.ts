@@ -218,8 +218,10 @@ const invoke = async (
   const writer = await (has_svc ? findApplication() : findCaller());
   if (!writer) throw forbidden('token:create');
   // The transaction that writes the tokens keeps the answer of the invocation, not that of `tokenize`.
-  const writing = work.actingFor(writer).answering((tokens) => answerWith(tokens as Tokenized));
-  return answerWith(await tokenizeResult(ctx, writing, result['tokenize'] as Json));
+  let answer: ReactResult | undefined;
+  const guarded = (tokens: Json): ReactResult => (answer ??= answerWith(results.guardTokens(tokens) as Tokenized));
+  const writing = work.actingFor(writer).answering((tokens) => guarded(tokens as Json));
+  return guarded((await tokenizeResult(ctx, writing, result['tokenize'] as Json)) as Json);
 };
 
 /** @throws code_failed for a value that is not a result. */

@@ -156,16 +156,22 @@ const mayContinueBehindZeros = (candidates: Candidates, bytes: Uint8Array, at: n
 const TWICE_BYTES = 14;
 const decodedOnce = new Uint8Array(TWICE_BYTES);
 
+/** Two characters tell of most that they are no escape, or all of one. */
+const isToldBy = (count: number): boolean => count === 2 || count === TWICE_BYTES;
+
 const mayBeginTwice = (candidates: Candidates, bytes: Uint8Array, from: number): boolean => {
   let at = from;
-  for (let count = 0; count < TWICE_BYTES; count += 1) {
+  for (let count = 1; ; count += 1) {
     if (at >= bytes.length) return true;
     const byte = bytes[at] as number;
     const glance = escapeStarts[byte] === 0 ? LITERAL : glanceAtEscape(bytes, at, bytes.length);
     if (glance === UNKNOWN) return true;
-    decodedOnce[count] = glance === LITERAL ? byte : byteOf(glance);
+    decodedOnce[count - 1] = glance === LITERAL ? byte : byteOf(glance);
     at += glance === LITERAL ? 1 : usedOf(glance);
+    if (!isToldBy(count)) continue;
+    const twice = glanceAtEscape(decodedOnce, 0, count);
+    if (twice === LITERAL) return false;
+    if (twice !== UNKNOWN) return mayStand(candidates, bytes, from, byteOf(twice));
+    if (count === TWICE_BYTES) return true;
   }
-  const glance = glanceAtEscape(decodedOnce, 0, TWICE_BYTES);
-  return glance === UNKNOWN || (glance !== LITERAL && mayStand(candidates, bytes, from, byteOf(glance)));
 };

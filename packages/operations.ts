@@ -95,6 +95,7 @@ const BODIES_OF_FILES = [
   'CreateReactorFormulaRequest',
   'CreateReactorRequest',
   'CreateProxyRequest',
+  'CreateWebhookRequest',
   'SettingsOfTenant',
 ];
 

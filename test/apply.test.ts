@@ -62,6 +62,12 @@ proxies:
     response_transform: { type: mask, expression: "[0-9]{12}" }
     configuration: { SHOP: köln, LIMIT: 3, ON: true }
     timeout_seconds: 10
+webhooks:
+  - name: Orders
+    url: https://hooks.example.com/a
+    events: [token.deleted, token.created]
+    container: /PCI/
+  - { name: All, url: https://hooks.example.com/b, events: ["*"] }
 `;
 const env = { SHOP_KEY: 'sk_secret_value' };
 
@@ -77,7 +83,7 @@ test('a file makes a vault, and applied again it says nothing to do', async () =
   write(code, 'charge.js');
   const plan = await run(['apply', write(whole), '--plan'], { env });
   expect(plan).toMatchObject({ code: 0, err: '' });
-  expect(plan.out).toContain('To make: 6. To change: 1. To remove: 0.');
+  expect(plan.out).toContain('To make: 8. To change: 1. To remove: 0.');
   expect(plan.out).not.toContain('sk_secret');
   expect((await api('GET', '/proxies')).body.data).toEqual([]);
   await applyWhole();
@@ -226,7 +232,7 @@ test('pull writes a file from which a plan is empty, whatever characters it has'
     });
   const pulled = await run(['config', 'pull']);
   expect(pulled.code).toBe(0);
-  expect(pulled.out).not.toMatch(/svc_|sk_secret|köln/);
+  expect(pulled.out).not.toMatch(/svc_|sk_secret|köln|whsec_/);
   expect(pulled.out).toContain(
     '# Left out, and kept by apply: the configuration of the proxy "Charges" (SHOP, LIMIT, ON).',
   );
@@ -255,6 +261,43 @@ proxies: [{ name: P, destination_url: https://a.example.com }]
     'Made the proxy "P".',
     'Changed the application "First application".',
   ]);
+});
+
+test('webhooks are made, changed and removed by a file, and no secret is shown', async () => {
+  await applyWhole();
+  const [made] = (await api('GET', '/webhooks?name=Orders')).body.data;
+  expect(made).toMatchObject({ events: ['token.deleted', 'token.created'], container: '/pci/' });
+  const changed = whole
+    .replace('hooks.example.com/a', 'other.example.com/a')
+    .replace('[token.deleted, token.created]', '[token.created, proxy.created]')
+    .replace('    container: /PCI/\n', '    container: /pci/high/\n')
+    .replace(/ {2}- \{ name: All.*\n/, '');
+  const applied = await run(['apply', write(changed), '--prune'], { env });
+  expect(applied.code, applied.err).toBe(0);
+  expect(applied.out.split('\n').slice(0, 4)).toEqual([
+    'Widens access:',
+    '  ! webhook "Orders" sends events to other.example.com',
+    '  ! webhook "Orders" sends the masks of tokens below /pci/high/',
+    '  ! webhook "Orders" sends events of proxy.created',
+  ]);
+  expect(applied.out + applied.err).not.toContain('whsec_');
+  expect((await api('GET', '/webhooks')).body.data).toMatchObject([
+    {
+      id: made.id,
+      url: 'https://other.example.com/a',
+      events: ['token.created', 'proxy.created'],
+      container: '/pci/high/',
+    },
+  ]);
+  const secret = write(
+    'version: 1\nwebhooks: [{ name: A, url: https://a.example.com, events: ["*"], secret: whsec_x }]\n',
+  );
+  const refused = await run(['apply', secret]);
+  expect([refused.code, refused.err]).toEqual([3, expect.stringContaining('webhooks[0].secret cannot be in a file')]);
+  const bare = write('version: 1\nwebhooks: [{ name: A, events: ["*"] }]\n');
+  expect((await run(['apply', bare])).err).toContain('A webhook needs url and events.');
+  const unknown = write('version: 1\nwebhooks: [{ name: A, url: https://a.example.com, events: [token.create] }]\n');
+  expect((await run(['apply', unknown])).err).toContain('did you mean token.created?');
 });
 
 test('other code that has permissions stands under what widens access', async () => {
@@ -324,7 +367,7 @@ test('another tenant is never seen, and a reference to its records is an error',
     code: 3,
     err: 'vault.yaml:2:62: There is no application with the name "Checkout".\n',
   });
-  expect((await run(['apply', write(whole), '--plan'], there)).out).toContain('To make: 6.');
+  expect((await run(['apply', write(whole), '--plan'], there)).out).toContain('To make: 8.');
 });
 
 test('two records of one name in the vault are an error for apply and pull', async () => {

@@ -7,6 +7,7 @@ import { addLogs } from './commands/logs.ts';
 import { addProxies } from './commands/proxies.ts';
 import { addReactors } from './commands/reactors.ts';
 import { addTokens } from './commands/tokens.ts';
+import { addWebhooks } from './commands/webhooks.ts';
 import { addCompletion } from './completion.ts';
 import type { Scope } from './define.ts';
 import { describeFailure, EXIT, EXIT_TEXTS } from './exit-codes.ts';
@@ -44,6 +45,7 @@ const createProgram = (surroundings: Surroundings): Command => {
   addReactors(scope, program);
   addProxies(scope, program);
   addApplications(scope, program);
+  addWebhooks(scope, program);
   addApply(scope, program);
   addCompletion(scope, program);
   return program;

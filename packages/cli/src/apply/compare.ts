@@ -76,6 +76,8 @@ const list =
 
 const FORMS: Record<string, (value: Value) => Value> = {
   permissions: texts,
+  events: texts,
+  container: (value) => String(value).toLowerCase(),
   rules: (value) => (value as Value[]).map(ruleForm).toSorted(byPriority),
   allowed_hosts: lowerTexts,
   allowed_origins: lowerTexts,

@@ -45,6 +45,9 @@ const make = async (vault: Strongroom, ids: Ids, { kind, changed }: Step): Promi
       return (await vault.reactorFormulas.create({ ...body, type: 'private' })).id;
     case 'reactor':
       return (await vault.reactors.create(body)).id;
+    case 'webhook':
+      // The secret in the answer is not shown: plans are applied where output is kept.
+      return (await vault.webhooks.create(body)).id;
     default:
       return (await vault.proxies.create(body)).id;
   }
@@ -73,6 +76,9 @@ const change = async (
     case 'proxy':
       await vault.proxies.patch(id, patch);
       return;
+    case 'webhook':
+      await vault.webhooks.patch(id, patch);
+      return;
     default: {
       const settings = { ...(attributes['settings'] as object), ...(changed['settings'] as object | undefined) };
       const kept = Object.entries(settings).filter(([, value]) => value !== null);
@@ -89,6 +95,8 @@ const remove = (vault: Strongroom, kind: Kind, id: string): Promise<unknown> => 
       return vault.reactorFormulas.delete(id);
     case 'reactor':
       return vault.reactors.delete(id);
+    case 'webhook':
+      return vault.webhooks.delete(id);
     default:
       return vault.proxies.delete(id);
   }

@@ -114,6 +114,7 @@ const checkMade = (file: VaultFile, entry: Entry): void => {
     fail('An application needs a permission or a rule.');
   if (kind === 'formula' && !has('code')) fail('A formula needs code or code_file.');
   if (kind === 'reactor' && !has('code') && !has('formula')) fail('A reactor needs formula, or code or code_file.');
+  if (kind === 'webhook' && (!has('url') || !has('events'))) fail('A webhook needs url and events.');
   if (kind === 'proxy' && !has('destination_url')) fail('A proxy needs destination_url.');
 };
 

@@ -61,18 +61,20 @@ const find = (schema: string): Shape => definitions[schema] as Shape;
 
 const transform = (schema: string): Shape => orNull(object({ ...without(find(schema)), code_file: file }));
 
-export const KINDS = ['application', 'formula', 'reactor', 'proxy'] as const;
+export const KINDS = ['application', 'formula', 'reactor', 'proxy', 'webhook'] as const;
 export type Kind = (typeof KINDS)[number] | 'tenant';
 export const SECTIONS = {
   application: 'applications',
   formula: 'formulas',
   reactor: 'reactors',
   proxy: 'proxies',
+  webhook: 'webhooks',
 } as const;
 
 /** What a file cannot hold, with the reason: an error says it in place of "not known". */
 export const REFUSED: Record<string, string> = {
   id: 'cannot be in a file: records are found by their names',
+  secret: 'cannot be in a file: strongroom webhooks rotate-secret makes and shows one',
   key: 'cannot be in a file: keys are made by strongroom api-keys add',
   create_key: 'cannot be in a file: applications are made without a key, and strongroom api-keys add makes one',
   client_certificate: 'cannot be in a file, because it has a private key: set it over the API or in the console',
@@ -110,6 +112,7 @@ const items: Record<(typeof KINDS)[number], Shape> = {
     },
     ['name'],
   ),
+  webhook: object(without(find('CreateWebhookRequest')), ['name']),
 };
 
 const settings = find('SettingsOfTenant');

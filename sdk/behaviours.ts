@@ -468,6 +468,31 @@ const keys: Behaviour[] = [
     stored: 1,
   },
   {
+    name: 'an empty idempotency key is refused, and nothing is sent',
+    steps: [create('secret', { idempotencyKey: '' })],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
+    name: 'an empty trace id is refused, and nothing is sent',
+    steps: [create('secret', { traceId: '' })],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
+    name: 'an event of the vault has a receiver, whose secret is new after a rotation',
+    steps: [
+      {
+        call: 'webhooks.create',
+        args: [{ name: 'Orders', url: 'https://shop.example/events', events: ['token.created'] }],
+      },
+      { call: 'webhooks.rotateSecret', args: ['$0.id'] },
+      { call: 'webhooks.get', args: ['$0.id'] },
+    ],
+    value: { id: '$0.id', name: 'Orders', events: ['token.created'] },
+    requests: 3,
+  },
+  {
     name: 'calls without such a key are done twice',
     steps: [create(), create()],
     value: { type: 'token' },
@@ -581,6 +606,12 @@ const expressions: Behaviour[] = [
   {
     name: 'a proxy key that no header can hold is refused, and nothing is sent',
     steps: [{ call: 'proxy.fetch', args: ['/charges', { method: 'GET' }], options: { proxyKey: 'secret\nx' } }],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
+    name: 'an empty proxy key is refused, and nothing is sent',
+    steps: [{ call: 'proxy.fetch', args: ['/charges', { method: 'GET' }], options: { proxyKey: '' } }],
     error: { kind: 'TypeError' },
     requests: 0,
   },

@@ -5,6 +5,8 @@ import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, test as base } from 'vitest';
 import { firstWords } from '../packages/cli/src/main.ts';
+import { firstVariables } from '../src/cli/variable-help.ts';
+import { environmentSchema } from '../src/platform/config/config.ts';
 import { DEVELOPER_WORDS } from '../src/cli/developer-commands.ts';
 import { callCommand, type CommandResult } from './support/command.ts';
 import { createDataDir, createEmptyDatabase, type TestDatabase } from './support/database.ts';
@@ -102,7 +104,12 @@ describe('help', () => {
     const first = (await cli(directory, [])).stdout;
     expect((await cli(directory, ['admin', '--help'])).stdout).toBe(first);
     expect(first.match(/^ {2}[a-z]/gm)).toHaveLength(12);
+    expect(first.match(/^ {2}[A-Z_]+ {2,}\S/gm)).toHaveLength(12);
     const all = (await cli(directory, ['--help', '--all'])).stdout;
+    const variables = Object.keys(environmentSchema.shape);
+    expect([...all.matchAll(/^ {2}([A-Z][A-Z0-9_]+) {2,}\S.*\.$/gm)].map(([, name]) => name)).toEqual(variables);
+    const ofStart = (await cli(directory, ['start', '--help'])).stdout;
+    for (const text of Object.keys(firstVariables)) expect(ofStart).toContain(text);
     const commands = [...all.matchAll(/^ {2}([a-z]+(?: [a-z]+)?)(?: [A-Z]+)? {2,}\S/gm)].map(
       ([, name]) => name as string,
     );

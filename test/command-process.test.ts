@@ -6,6 +6,7 @@ import { join } from 'node:path';
 import { pathToFileURL } from 'node:url';
 import { describe, expect, test } from 'vitest';
 import { usage } from '../src/cli/command-table.ts';
+import { variablesHelp } from '../src/cli/variable-help.ts';
 import { root, sourceEnvironment } from './support/process.ts';
 
 const NOWHERE = 'postgresql://u:p@127.0.0.1:9/d';
@@ -30,10 +31,12 @@ const run = (words: string[], env?: Record<string, string>) => start(words, env)
 /** Runs a module before the command does. */
 const importing = (code: string) => ({ NODE_OPTIONS: `--import=data:text/javascript,${encodeURIComponent(code)}` });
 
+const firstHelp = `${usage(false)}\n${await variablesHelp(false)}\n`;
+
 describe.concurrent('a command', () => {
   test.for<[words: string, end: number, stdout: string, stderr: string]>([
-    ['', 0, `${usage(false)}\n`, ''],
-    ['--help', 0, `${usage(false)}\n`, ''],
+    ['', 0, firstHelp, ''],
+    ['--help', 0, firstHelp, ''],
     ['--version', 0, 'strongroom 0.2.0\n', ''],
     ['tenants create', 1, '', 'The option --name is needed.'],
     ['tenants list --fly', 1, '', 'There is no option --fly'],

@@ -266,3 +266,39 @@ test('as it is built it needs the packages that it names, and no others', () => 
   const packages = [...new Set(imported)].filter((name) => !/^(?:node:)?(?:fs|os|path|url|module|crypto)$/.test(name));
   expect(packages.toSorted()).toEqual(Object.keys(dependencies).toSorted());
 });
+
+test('json reads fields of JSON and quotes text for scripts, and keeps digits', async () => {
+  const stdin = '{"a":{"b.c":[1,{"id":"x"},12345678901234567890]},"text":"Ada\\n","none":null}';
+  const get = async (...words: string[]) => (await run(['json', ...words], { env, stdin })).out;
+  expect(await get('get', 'text')).toBe('Ada\n\n');
+  expect(await get('get', 'text', '--json')).toBe('"Ada\\n"\n');
+  expect(await get('get', 'a.b.c.1.id')).toBe('x\n');
+  expect(await get('get', 'a.b.c.2')).toBe('12345678901234567890\n');
+  expect(await get('get', 'a.b.c.length')).toBe('3\n');
+  expect(await get('get', 'none')).toBe('null\n');
+  expect(await get('get', 'a.z', '--default', '')).toBe('\n');
+  expect(JSON.parse(await get('pick', 'text', 'a.b.c.1.id'))).toEqual({ text: 'Ada\n', id: 'x' });
+  expect(await run(['json', 'quote', '-'], { env, stdin: 'say "it"\n' })).toMatchObject({ out: '"say \\"it\\"\\n"\n' });
+});
+
+test('json says in one line what is missing, without a value', async () => {
+  const stdin = '{"card":{"id":"secret"},"note":"secret"}';
+  const refused: [words: string[], code: number, line: string][] = [
+    [['get', 'card.number'], 5, 'The JSON has no number of card.number. There are id.\n'],
+    [['get', 'note.length'], 5, 'The JSON has no length of note.length.\n'],
+    [['pick', 'note', 'constructor'], 5, 'The JSON has no constructor. There are card, note.\n'],
+    [['pick', 'note', 'card.note'], 5, 'The JSON has no note of card.note. There are id.\n'],
+    [['get', 'x', '--file', 'nothing'], 3, 'The file nothing cannot be read: ENOENT.\n'],
+  ];
+  for (const [words, code, err] of refused)
+    expect(await run(['json', ...words], { env, stdin })).toEqual({ code, out: '', err });
+  for (const [given, err] of [
+    ['', 'There is no input.'],
+    ['<html>secret', 'The input is not JSON.'],
+  ] as const) {
+    const result = await run(['json', 'get', 'id'], { env, stdin: given });
+    expect([result.code, result.err]).toEqual([3, `${err} See what the command before it printed.\n`]);
+  }
+  const twice = await run(['json', 'pick', 'card.id', 'card.id'], { env, stdin });
+  expect([twice.code, twice.err]).toEqual([2, 'Two fields have the name id: take one of them, or get each alone.\n']);
+});

@@ -17,10 +17,13 @@ import {
   writtenPath,
 } from './command-table.ts';
 import { runDeveloperCommand } from './developer-commands.ts';
+import { variablesHelp } from './variable-help.ts';
 import { refuseLostFile } from './lasting-files.ts';
 
 /** The words after `admin`. Without it they are names of before, which go on to work until 1.0. */
 const operatorWords = (argv: string[]): string[] => (argv[0] === ADMIN ? argv.slice(1) : argv);
+
+const printVariables = async (io: CommandIo, isWhole: boolean): Promise<void> => io.print(await variablesHelp(isWhole));
 
 const run = async (argv: string[], io: CommandIo): Promise<void> => {
   const unknown = findUnknownOption(argv);
@@ -33,11 +36,17 @@ const run = async (argv: string[], io: CommandIo): Promise<void> => {
     const [word = ''] = positionals;
     const group = positionals.length === 1 || help ? groupHelp(word) : undefined;
     if (group !== undefined) return io.print(group);
-    if (help || positionals.length === 0) return io.print(usage(values.all ?? false));
+    if (help || positionals.length === 0) {
+      io.print(usage(values.all ?? false));
+      return printVariables(io, values.all ?? false);
+    }
     throw new StartError(unknownCommand(positionals));
   }
   const { name, operands } = found;
-  if (help) return io.print(helpOf(name));
+  if (help) {
+    io.print(helpOf(name));
+    return name === 'start' ? printVariables(io, values.all ?? false) : undefined;
+  }
   const misuse = misuseOf(name, Object.keys(options), operands);
   if (misuse !== undefined) throw new UsageError(`${misuse} ${moreHelp(name)}`);
   const written = writtenPath(name, operands[0], values);

@@ -30,7 +30,8 @@ export const parseOptions = {
 /** The parsed options of a command line. */
 export type Values = ReturnType<typeof parseArgs<{ options: typeof parseOptions; allowPositionals: true }>>['values'];
 
-const aligned = (rows: readonly (readonly [string, string])[]): string => {
+/** Rows of two columns. */
+export const aligned = (rows: readonly (readonly [string, string])[]): string => {
   const width = Math.max(...rows.map(([left]) => left.length));
   return rows.map(([left, right]) => `  ${left.padEnd(width)}  ${right}`).join('\n');
 };

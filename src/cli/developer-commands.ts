@@ -12,6 +12,7 @@ export const DEVELOPER_WORDS: readonly string[] = [
   'apply',
   'completion',
   'config',
+  'json',
   'login',
   'logout',
   'logs',

@@ -35,6 +35,7 @@ import { environmentSchema, fileVariables, loadConfig } from '../platform/config
 import { failureCauses, failureKinds, fieldCodes } from '../platform/json/problem-codes.ts';
 import { createMetrics } from '../platform/metrics/metrics.ts';
 import { commandTexts } from './command-table.ts';
+import { firstVariables } from './variable-help.ts';
 import { buildApp } from '../app.ts';
 import type { Context } from '../modules.ts';
 import { documentOf } from '../platform/http/openapi/openapi.ts';
@@ -95,8 +96,9 @@ const timesTable = (): string =>
 const cell = (text: string): string => text.replaceAll('|', '\\|');
 
 /** @returns a Markdown table: variable, default, meaning. */
-const configurationTable = (): string => {
-  const rows = Object.entries(environmentSchema.shape).map(([name, schema]) => {
+const configurationTable = (names: readonly string[] = Object.keys(environmentSchema.shape)): string => {
+  const rows = names.map((name) => {
+    const schema = environmentSchema.shape[name as keyof typeof environmentSchema.shape];
     const parsed = schema.safeParse(undefined);
     const value = name === 'CVC_TTL' ? '1h' : parsed.success ? parsed.data : undefined;
     const shown = value === undefined ? '' : `\`${String(value)}\``;
@@ -202,7 +204,12 @@ const fileList = (): string => fileVariables.map((name) => `- \`${name}_FILE\``)
 export const generatedPages = [
   { page: 'docs/api.md', mark: 'problem-codes', table: problemCodeTable },
   { page: 'docs/api.md', mark: 'field-codes', table: fieldCodeTable },
-  { page: 'docs/operations/configuration.md', mark: 'configuration', table: configurationTable },
+  {
+    page: 'docs/operations/configuration.md',
+    mark: 'first-variables',
+    table: () => configurationTable(Object.keys(firstVariables)),
+  },
+  { page: 'docs/operations/configuration.md', mark: 'configuration', table: () => configurationTable() },
   { page: 'docs/operations/configuration.md', mark: 'files', table: fileList },
   { page: 'docs/console.md', mark: 'roles', table: roleTable },
   { page: 'docs/operations/commands.md', mark: 'commands', table: commandTable },

@@ -6,21 +6,17 @@ import { tmpdir } from 'node:os';
 import { delimiter, dirname, join } from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findRuntimePackages } from '../../release/sbom.ts';
 import { version } from '../../src/platform/base/version.ts';
 import { root, type ServerProcess, spawnServer, untilReady } from '../support/process.ts';
 
-type Entry = { version: string; dev?: true; link?: true; os?: string[]; cpu?: string[] };
+type Entry = { version: string };
 
 const { packages } = JSON.parse(readFileSync(join(root, 'package-lock.json'), 'utf8')) as {
   packages: Record<string, Entry>;
 };
-/** What npm installs with the package on this system: its dependencies and optional packages. */
-const installed = Object.entries(packages)
-  .filter(
-    ([path, { dev, link, cpu }]) =>
-      path.startsWith('node_modules/') && !dev && !link && !(cpu && !cpu.includes(process.arch)),
-  )
-  .map(([path]) => path);
+/** What npm installs with the package: its dependencies and optional packages. */
+const installed = findRuntimePackages(true);
 
 /** Beside the packages of this checkout no other Node is found. */
 const systemPath = (process.env['PATH'] ?? '')

@@ -17,7 +17,10 @@ describe('a server with nothing configured', () => {
       here.server.child.kill('SIGTERM');
       expect(await here.server.exited).toBe(0);
       expect(pids.filter(isAlive)).toEqual([]);
+      // As in a data directory of an earlier release.
+      rmSync(join(here.dataDir, 'dev-api-key'));
       await here.start();
+      expect(readFileSync(join(here.dataDir, 'dev-api-key'), 'utf8')).toBe(`${before.api_key}\n`);
       expect(here.server.credentials()).toEqual({ ...before, base_url: here.server.base_url });
       expect((await here.tokenize(before.api_key)).status).toBe(200);
     });

@@ -12,8 +12,10 @@ describe.concurrent('a server with nothing configured', () => {
 
   test('credentials are in a file that only its owner reads, and work', async () => {
     const path = join(here.dataDir, 'dev-credentials.json');
-    expect(statSync(path).mode & 0o777).toBe(0o600);
+    const keyPath = join(here.dataDir, 'dev-api-key');
+    for (const file of [path, keyPath]) expect(statSync(file).mode & 0o777).toBe(0o600);
     const credentials = here.server.credentials();
+    expect(readFileSync(keyPath, 'utf8')).toBe(`${credentials.api_key}\n`);
     expect(Object.keys(credentials).sort()).toEqual(['api_key', 'application_id', 'base_url', 'tenant_id']);
     expect(credentials.base_url).toBe(here.server.base_url);
     expect((await here.tokenize(credentials.api_key)).status).toBe(200);

@@ -44,7 +44,13 @@ describe.concurrent('a signal', () => {
       expect(await server.exited).toBe(0);
       expect(server.output()).toContain('postgres_stopped');
       expect(existsSync(join(dataDir, 'pg', 'postmaster.pid'))).toBe(false);
-      expect(readdirSync(dataDir).toSorted()).toEqual(['dev-credentials.json', 'master.key', 'pg', 'postgres.log']);
+      expect(readdirSync(dataDir).toSorted()).toEqual([
+        'dev-api-key',
+        'dev-credentials.json',
+        'master.key',
+        'pg',
+        'postgres.log',
+      ]);
     },
   );
 

@@ -71,15 +71,18 @@ test('the examples pass in node:test, vitest and Jest', async () => {
   expect(readdirSync(directory).filter((name) => name.startsWith('strongroom-vault-'))).toEqual([]);
 });
 
-test('the program of the page prints what the page shows', async () => {
-  const page = readFileSync(join(root, 'docs/test-your-code.md'), 'utf8');
-  const [, program = '', shown = ''] = /^```js\n([\s\S]*?)^```\n+```json\n([\s\S]*?)^```$/m.exec(page) ?? [];
-  const args = ['--input-type=module', '-e', program];
-  const env = { PATH: process.env['PATH'], TMPDIR: directory, XDG_CACHE_HOME: join(scratch, 'cache') };
-  const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root, env });
-  expect(JSON.parse(stdout)).toEqual(JSON.parse(shown));
-  expect(readdirSync(directory)).toEqual([]);
-});
+test.each(['docs/test-your-code.md', 'packages/testing/README.md'])(
+  'the program of %s prints what it shows',
+  async (name) => {
+    const page = readFileSync(join(root, name), 'utf8');
+    const [, program = '', shown = ''] = /^```js\n([\s\S]*?)^```\n+```json\n([\s\S]*?)^```$/m.exec(page) ?? [];
+    const args = ['--input-type=module', '-e', program];
+    const env = { PATH: process.env['PATH'], TMPDIR: directory, XDG_CACHE_HOME: join(scratch, 'cache') };
+    const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: root, env });
+    expect(JSON.parse(stdout)).toEqual(JSON.parse(shown));
+    expect(readdirSync(directory)).toEqual([]);
+  },
+);
 
 test('a vault has a clock and tenants of its own; stopped, it leaves nothing', async () => {
   const vault = await startVault({ directory, cacheDirectory, environment: { CVC_TTL: '5m' } });

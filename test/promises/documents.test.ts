@@ -405,3 +405,19 @@ test('each picture stands in a page, with a text in its place', () => {
     for (const { text } of places) expect(text.length, name).toBeGreaterThan(20);
   }
 });
+
+test('commands that readers copy have no sed, grep, cut or jq: strongroom json reads an answer', () => {
+  const pages = [
+    ...pagesWithCommands,
+    ...readdirSync(join(root, 'recipes')).map((name) => `recipes/${name}/README.md`),
+  ];
+  const plumbing = /\b(?:sed|awk|grep|cut|jq|tr) +-|\bnode -[pe]\b|\b(?:sed|grep|awk) ['"]/;
+  const found = pages
+    .filter((page) => existsSync(join(root, page)))
+    .flatMap((page) =>
+      blocksOf(page)
+        .filter(({ language, code }) => language === 'sh' && plumbing.test(code))
+        .map(({ code }) => `${page}: ${plumbing.exec(code)?.[0]}`),
+    );
+  expect(found).toEqual([]);
+});

@@ -3,7 +3,7 @@
 import { cpSync, existsSync, mkdtempSync, readFileSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, join } from 'node:path';
-import { OPTIONAL_IN_DEV_IMAGE, OPTIONAL_IN_IMAGE } from '../../release/sbom.ts';
+import { findRuntimePackages, OPTIONAL_IN_DEV_IMAGE, OPTIONAL_IN_IMAGE } from '../../release/sbom.ts';
 import { trim } from '../../release/trim.ts';
 import { root } from './process.ts';
 
@@ -53,19 +53,11 @@ export const environmentOf = (image: string): Record<string, string> =>
       .map(([, name, quoted, plain]) => [name, quoted ?? plain]),
   );
 
-/** What `npm prune --omit=dev --omit=optional` leaves, and the optional packages that the build keeps. */
-export const packagesOf = (image: string): string[] => {
-  type Package = { dev?: true; optional?: true; devOptional?: true; link?: true };
-  const { packages } = JSON.parse(read('package-lock.json')) as { packages: Record<string, Package> };
-  const kept = image === 'dev' ? OPTIONAL_IN_DEV_IMAGE : OPTIONAL_IN_IMAGE;
-  return Object.entries(packages)
-    .filter(
-      ([path, { dev, optional, devOptional, link }]) =>
-        kept.includes(path) || (!link && !dev && !optional && !devOptional),
-    )
-    .map(([path]) => path)
-    .filter((path) => path.startsWith('node_modules/'));
-};
+/** What `npm prune` leaves where the workspaces are gone, and the optional packages that the build keeps. */
+export const packagesOf = (image: string): string[] => [
+  ...findRuntimePackages(),
+  ...(image === 'dev' ? OPTIONAL_IN_DEV_IMAGE : OPTIONAL_IN_IMAGE),
+];
 
 const copyPackages = (image: string, to: string): void => {
   for (const path of packagesOf(image))

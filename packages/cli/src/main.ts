@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { addApplications } from './commands/applications.ts';
 import { addApply } from './commands/apply.ts';
+import { addJson } from './commands/json.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogs } from './commands/logs.ts';
 import { addProxies } from './commands/proxies.ts';
@@ -47,6 +48,7 @@ const createProgram = (surroundings: Surroundings): Command => {
   addApplications(scope, program);
   addWebhooks(scope, program);
   addApply(scope, program);
+  addJson(scope, program);
   addCompletion(scope, program);
   return program;
 };

@@ -90,6 +90,14 @@ def _check_header(name: str, value: Any) -> str:
     return text
 
 
+def _check_option(name: str, value: Any) -> str:
+    """An option that is sent as a header. An empty one would be sent as none, or refused by the vault."""
+    text = _check_header(name, value)
+    if text == "":
+        raise TypeError(f"{name} must not be empty.")
+    return text
+
+
 def _check_header_name(name: Any) -> str:
     """A token of RFC 9110 section 5.6.2."""
     if not isinstance(name, str) or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name):
@@ -110,9 +118,9 @@ def _write_request(name: str, ids: Sequence[Any], given: Any, options: Mapping[s
         headers["content-type"] = "application/json"
     if operation.get("takes_key"):
         given_key = options.get("idempotency_key")
-        headers["svc-idempotency-key"] = str(uuid.uuid4()) if given_key is None else _check_header("idempotency_key", given_key)
+        headers["svc-idempotency-key"] = str(uuid.uuid4()) if given_key is None else _check_option("idempotency_key", given_key)
     if options.get("trace_id") is not None:
-        headers["svc-trace-id"] = _check_header("trace_id", options["trace_id"])
+        headers["svc-trace-id"] = _check_option("trace_id", options["trace_id"])
     if options.get("partial"):
         headers["svc-partial"] = "true"
     reads = bool(operation.get("reads_expressions"))
@@ -168,11 +176,11 @@ def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
         headers.setdefault("content-type", "application/json")
         content = write_json(operation, given["json"], True)
     if given.get("trace_id") is not None:
-        headers["svc-trace-id"] = _check_header("trace_id", given["trace_id"])
+        headers["svc-trace-id"] = _check_option("trace_id", given["trace_id"])
     if proxy_key is None:
         headers["svc-proxy-url"] = target.origin
     else:
-        headers["svc-proxy-key"] = _check_header("proxy_key", proxy_key)
+        headers["svc-proxy-key"] = _check_option("proxy_key", proxy_key)
     return Request(operation, verb, f"/proxy{target.path}", headers, content, False, given.get("timeout"))
 
 

@@ -31,7 +31,7 @@ test('processes that refresh the file at once all succeed, and leave it whole an
       base_url: expect.stringMatching(`^http://[123]/${REFRESHES - 1}$`),
       api_key: 'the key',
     });
-    expect(readdirSync(dataDir)).toEqual(['dev-credentials.json']);
+    expect(readdirSync(dataDir)).toEqual(['dev-api-key', 'dev-credentials.json']);
   } finally {
     rmSync(dataDir, { recursive: true, force: true });
   }

@@ -1,5 +1,5 @@
 // The text on the terminal when a development server starts: URLs, the first API key (once), and a curl command.
-import { relative, resolve } from 'node:path';
+import { dirname, join, relative, resolve } from 'node:path';
 import { type Config, consoleUrlOf } from '../config/config.ts';
 import type { Platform } from './platform.ts';
 import type { Sensitive } from '../crypto/sensitive.ts';
@@ -25,10 +25,13 @@ const shownKey = (credentials: string, apiKey: Sensitive<string>): string => `
       export SVC_API_KEY=${apiKey.reveal()}
 `;
 
+/** What puts the key in a command. The file with the key alone is beside the credentials. */
+const readKeyFile = (credentials: string): string => `$(cat '${join(dirname(credentials), 'dev-api-key')}')`;
+
 const laterKey = (credentials: string): string => `
   Your API key is in ${credentials} (0600). Another one: ${PROGRAM} api-keys create
 
-      export SVC_API_KEY=$(node -p 'require("${credentials}").api_key')
+      export SVC_API_KEY=${readKeyFile(credentials)}
 `;
 
 const docsLines = (base_url: string): string => `  ├─ API reference  ${base_url}/docs        (try it in the browser)
@@ -58,7 +61,7 @@ export const startFields = (ctx: Platform, base_url: string): Record<string, str
       console_url: `${consoleUrlOf(ctx.config, base_url)}/console`,
       console_invite: `${PROGRAM} owner invite --email you@example.com`,
     }),
-    curl: `curl ${base_url}/tokenize -H "SVC-API-KEY: $(node -p 'require("${credentials}").api_key')" -H 'Content-Type: application/json' -d '{"note":"hello"}'`,
+    curl: `curl ${base_url}/tokenize -H "SVC-API-KEY: ${readKeyFile(credentials)}" -H 'Content-Type: application/json' -d '{"note":"hello"}'`,
   };
 };
 

@@ -57,7 +57,14 @@ const ECHO = 'module.exports = async (req) => ({ raw: req.args.length });';
 
 /** What the others do meanwhile. */
 type Asked = { method: 'GET' | 'POST'; path: string; headers: Record<string, string>; body?: string };
-export type Paced = { p50_ms: number; p99_ms: number; max_ms: number; samples: number; errors: number };
+export type Paced = {
+  p50_ms: number;
+  p99_ms: number;
+  max_ms: number;
+  samples: number;
+  errors: number;
+  failures: Record<string, number>;
+};
 
 const post = async (url: string, key: string, body: unknown): Promise<any> => {
   const response = await fetch(url, { method: 'POST', headers: headersOf(key), body: JSON.stringify(body) });

@@ -17,7 +17,8 @@ const perSecond = Number(perSecondText);
 const warm = Math.floor(perSecond * WARM_SECONDS);
 const total = warm + Math.floor(perSecond * Number(secondsText));
 const latencies = new Float64Array(total - warm);
-let errors = 0;
+/** By status, or by the code of the error. */
+const failures: Record<string, number> = {};
 let open = 0;
 let isSent = false;
 const { promise: over, resolve: end } = Promise.withResolvers<void>();
@@ -25,20 +26,21 @@ const { promise: over, resolve: end } = Promise.withResolvers<void>();
 const send = (index: number): void => {
   const began = performance.now();
   open += 1;
-  const settle = (isGood: boolean): void => {
+  /** @param failure undefined for a good answer. */
+  const settle = (failure?: string): void => {
     open -= 1;
     if (index >= warm) {
       latencies[index - warm] = performance.now() - began;
-      if (!isGood) errors += 1;
+      if (failure !== undefined) failures[failure] = (failures[failure] ?? 0) + 1;
     }
     if (isSent && open === 0) end();
   };
   const sent = request({ agent, hostname, port, path: pathname, method, headers }, (response) => {
     response.resume();
-    response.on('end', () => settle(response.statusCode === 200));
+    response.on('end', () => settle(response.statusCode === 200 ? undefined : String(response.statusCode)));
   });
-  sent.setTimeout(TIMEOUT_MS, () => sent.destroy());
-  sent.on('error', () => settle(false));
+  sent.setTimeout(TIMEOUT_MS, () => sent.destroy(Object.assign(new Error('late'), { code: 'late' })));
+  sent.on('error', (error: NodeJS.ErrnoException) => settle(error.code ?? 'error'));
   sent.end(body);
 };
 
@@ -53,6 +55,13 @@ if (open > 0) await over;
 latencies.sort();
 const at = (share: number): number => latencies[Math.floor(latencies.length * share)] as number;
 console.log(
-  JSON.stringify({ p50_ms: at(0.5), p99_ms: at(0.99), max_ms: latencies.at(-1), samples: latencies.length, errors }),
+  JSON.stringify({
+    p50_ms: at(0.5),
+    p99_ms: at(0.99),
+    max_ms: latencies.at(-1),
+    samples: latencies.length,
+    errors: Object.values(failures).reduce((sum, count) => sum + count, 0),
+    failures,
+  }),
 );
 agent.destroy();

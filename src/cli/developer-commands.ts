@@ -21,6 +21,7 @@ export const DEVELOPER_WORDS: readonly string[] = [
   'reactor',
   'runs',
   'token',
+  'webhooks',
 ];
 
 type DeveloperCli = {

@@ -55,11 +55,15 @@ const fields = {
     }),
 };
 
+const whenGiven = z
+  .object({ path: fields.path, equals: fields.equals }, 'must be an object')
+  .meta({ id: 'CodeKeepWhenRequest', description: 'A place of the answer, and its values that keep the code.' });
+
 const keepGiven = z
   .object(
     {
       statuses: optional(fields.statuses),
-      when: optional(z.object({ path: fields.path, equals: fields.equals }, 'must be an object')).meta({
+      when: optional(whenGiven).meta({
         description: `Keeps the code where a place of the answer has one of these values, for processors that decline with 200. Of JSON of at most ${READ_ANSWER_BYTES_MAX / 1024} KB.`,
       }),
     },
@@ -84,6 +88,23 @@ export const codeRuleGiven = z
 
 export type CodeRule = z.output<typeof codeRuleGiven>;
 
+const whenShown = z
+  .object({
+    path: z.string().meta({ description: 'The place in the answer.', example: '$.decline.type' }),
+    equals: z.array(z.any()).meta({ description: 'Values that keep the code.', example: ['soft'] }),
+  })
+  .meta({ id: 'CodeKeepWhen', description: 'A place of the answer, and its values that keep the code.' });
+
+const keepShown = z
+  .object({
+    statuses: z
+      .array(z.number().meta({ example: 429 }))
+      .optional()
+      .meta({ description: 'Statuses of answers that keep the code.', example: KEPT_STATUSES }),
+    when: whenShown.optional().meta({ description: 'A place of the answer, and its values that keep the code.' }),
+  })
+  .meta({ id: 'CodeKeep', description: 'Answers that keep the security code.' });
+
 /** In a response. */
 export const codeRuleShown = z
   .object({
@@ -92,22 +113,7 @@ export const codeRuleShown = z
       description: 'When a security code is deleted.',
       example: 'answered',
     }),
-    keep: z
-      .object({
-        statuses: z
-          .array(z.number().meta({ example: 429 }))
-          .optional()
-          .meta({ description: 'Statuses of answers that keep the code.', example: KEPT_STATUSES }),
-        when: z
-          .object({
-            path: z.string().meta({ description: 'The place in the answer.', example: '$.decline.type' }),
-            equals: z.array(z.any()).meta({ description: 'Values that keep the code.', example: ['soft'] }),
-          })
-          .optional()
-          .meta({ description: 'A place of the answer, and its values that keep the code.' }),
-      })
-      .optional()
-      .meta({ description: 'Answers that keep the code.' }),
+    keep: keepShown.optional().meta({ description: 'Answers that keep the code.' }),
   })
   .meta({ id: 'CodeRule', description: 'When security codes that the proxy sends are deleted.' });
 

@@ -35,11 +35,7 @@ const fields = {
   }),
   statuses: z
     .array(z.int(STATUS_NEEDED).min(200, STATUS_NEEDED).max(599, STATUS_NEEDED), 'must be a list of statuses')
-    .max(LIST_MAX, `must have at most ${LIST_MAX} statuses`)
-    .meta({
-      description: `Statuses of answers that keep the code. Left out: ${KEPT_STATUSES.join(', ')}.`,
-      example: KEPT_STATUSES,
-    }),
+    .max(LIST_MAX, `must have at most ${LIST_MAX} statuses`),
   path: z
     .string(PATH_NEEDED)
     .max(TEXT_LENGTH_MAX, PATH_NEEDED)
@@ -62,7 +58,10 @@ const whenGiven = z
 const keepGiven = z
   .object(
     {
-      statuses: optional(fields.statuses),
+      statuses: optional(fields.statuses).meta({
+        description: `Statuses of answers that keep the code. Left out: ${KEPT_STATUSES.join(', ')}.`,
+        example: KEPT_STATUSES,
+      }),
       when: optional(whenGiven).meta({
         description: `Keeps the code where a place of the answer has one of these values, for processors that decline with 200. Of JSON of at most ${READ_ANSWER_BYTES_MAX / 1024} KB.`,
       }),

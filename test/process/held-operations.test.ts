@@ -58,7 +58,8 @@ describe('the watchdog', () => {
     expect(takeHeld()).toMatchObject({ name: undefined });
   });
 
-  test('finds nothing where many operations share the time', async () => {
+  // The CPU time of a callback has that of the threads of V8, which may collect garbage of the tests before.
+  test('finds nothing where many operations share the time', { retry: 2 }, async () => {
     for (let at = 0; at < 30; at += 1) {
       within(operation(`POST /${at}`), () => spin(CALLBACK_CPU_MS_MAX / 10));
     }

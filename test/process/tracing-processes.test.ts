@@ -20,14 +20,13 @@ test('each worker exports its own spans, and a stop sends those that wait', asyn
     MASTER_KEY: TEST_ROOT_KEY,
   });
   await untilReady(server);
-  const pids = workersOf(server);
   await expect
     .poll(async () => {
       await fetch(`${server.base_url}/healthz`, { headers: { connection: 'close' } });
       return new Set(collector.spans().map(({ resource }) => resource['process.pid'])).size;
     }, WAIT)
     .toBe(2);
-  expect(new Set(collector.spans().map(({ resource }) => resource['process.pid']))).toEqual(new Set(pids));
+  expect(new Set(collector.spans().map(({ resource }) => resource['process.pid']))).toEqual(new Set(workersOf(server)));
   const { trace_id, header } = newParent();
   await fetch(`${server.base_url}/healthz`, { headers: { traceparent: header } });
   server.child.kill('SIGTERM');

@@ -2,15 +2,12 @@
 // attempt that it follows: a process that was taken for dead changes nothing.
 import type { TenantQuery } from '../../platform/db/database.ts';
 import type { Query } from '../../platform/db/statements.ts';
-import { type Counted, COUNTED_MAX } from '../../platform/base/pagination.ts';
-
-export const forwardStates = ['begun', 'sent', 'answered', 'unknown', 'failed'] as const;
 
 /**
  * `begun`: nothing was sent yet. `sent`: it is being sent, or its response is awaited. `answered`: the destination responded. `unknown`: it
  * was sent, and no response is known. `failed`: nothing was sent.
  */
-export type ForwardState = (typeof forwardStates)[number];
+export type ForwardState = 'begun' | 'sent' | 'answered' | 'unknown' | 'failed';
 
 /** Whether the response is stored: with its body, without it, or not at all. */
 export type StoredAnswer = 'kept' | 'not_kept' | 'none';
@@ -187,45 +184,3 @@ const FIND_TENANTS = 'SELECT DISTINCT tenant_id FROM forwards WHERE claimed_unti
 /** Tenants with requests of processes that died. */
 export const findTenantsWithDead = async (query: Query, most: number): Promise<string[]> =>
   ((await query('find-dead-forwards', FIND_TENANTS, [most])) as { tenant_id: string }[]).map((row) => row.tenant_id);
-
-export const findForward = async ({ query, tenant_id }: TenantQuery, id: string): Promise<ForwardRow | undefined> => {
-  const text = `SELECT ${COLUMNS}, sealed FROM forwards WHERE tenant_id = $1 AND id = $2::uuid`;
-  return ((await query('find-forward', text, [tenant_id, id])) as ForwardRow[])[0];
-};
-
-export type ForwardFilter = {
-  proxy_id?: string | undefined;
-  state?: ForwardState | undefined;
-  from_id?: string | undefined;
-};
-
-const whereOf = (tenant_id: string, { proxy_id, state, from_id }: ForwardFilter) => {
-  const values: unknown[] = [tenant_id];
-  const where = ['tenant_id = $1'];
-  if (proxy_id !== undefined) where.push(`proxy_id = $${values.push(proxy_id)}::uuid`);
-  if (state !== undefined) where.push(`state = $${values.push(state)}`);
-  if (from_id !== undefined) where.push(`id >= $${values.push(from_id)}::uuid`);
-  return { where, values };
-};
-
-/** Newest first. */
-export const listForwardRows = async (
-  { query, tenant_id }: TenantQuery,
-  filter: ForwardFilter,
-  start: { offset: number } | { after: string },
-  limit: number,
-): Promise<ForwardRow[]> => {
-  const { where, values } = whereOf(tenant_id, filter);
-  if ('after' in start) where.push(`id < $${values.push(start.after)}::uuid`);
-  const offset = 'offset' in start ? start.offset : 0;
-  const page = `LIMIT $${values.push(limit)} OFFSET $${values.push(offset)}`;
-  const text = `SELECT ${COLUMNS} FROM forwards WHERE ${where.join(' AND ')} ORDER BY id DESC ${page}`;
-  return (await query(undefined, text, values)) as ForwardRow[];
-};
-
-export const countForwards = async ({ query, tenant_id }: TenantQuery, filter: ForwardFilter): Promise<Counted> => {
-  const { where, values } = whereOf(tenant_id, filter);
-  const text = `SELECT count(*)::int AS count FROM (SELECT FROM forwards WHERE ${where.join(' AND ')} LIMIT ${COUNTED_MAX + 1}) AS counted`;
-  const [{ count }] = (await query(undefined, text, values)) as [{ count: number }];
-  return { total: Math.min(count, COUNTED_MAX), capped: count > COUNTED_MAX };
-};

@@ -3,7 +3,6 @@
 import type { AnswerBasis } from '../../access/answer-record.ts';
 import { DAY_MS } from '../../../platform/base/times.ts';
 import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
-import { timeOfId } from '../../../platform/crypto/ids.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { openText, type Sealing, sealText } from '../../../platform/keys/sealed-text.ts';
 
@@ -64,9 +63,6 @@ export const openStored = (
   { tenant_id, keys }: { tenant_id: string; keys: TenantKeys },
   { id, sealed }: { id: string; sealed: Buffer },
 ): Stored => JSON.parse(openText(ctx, keys, placeOf(tenant_id, id), sealed)) as Stored;
-
-/** Whether what is stored is over, whatever the sweep has done. */
-export const isOver = (id: string, now: Date): boolean => now.getTime() - timeOfId(id).getTime() >= STORED_MS;
 
 const NAMES = 'cv[cv2]|csc|security[_\\-. ]?code';
 

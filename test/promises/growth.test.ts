@@ -463,13 +463,19 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ accounts }, answerOf(text), { signal: new AbortController().signal, sent: Promise.resolve() }),
+  'modules/proxy/held-body takeUpTo':
+    (run) =>
+    ({ text }) =>
+      run(singleBytes(text)[Symbol.asyncIterator](), 256 * 1024, () => undefined),
   'modules/proxy/code-rule settleCodes':
     (run) =>
     ({ text }) =>
       run(
+        { accounts },
         { isHeld: true, settle: () => Promise.resolve() },
         { until: 'answered', keep: { when: { path: '$.a', equals: ['b'] } } },
         answerOf(text),
+        { account: 'tenant', reservations: [] },
       ),
   'modules/proxy/code-call parseProxyCall': (run) => (given) => run(callOf(given)),
   'modules/proxy/bodies/text-charset charsetOfText':
@@ -717,7 +723,7 @@ const beyond: Record<string, string> = {
   'modules/code/args openArgs': 'collects, expands and checks in functions that are called here',
   'modules/code/formulas isCutShort': 'looks at the size of a column',
   'modules/code/service-client answerService': 'compares opened texts, and calls the operations of the API',
-  'modules/proxy/guard-answer joined': 'passes pieces on as they are',
+  'modules/proxy/held-body joined': 'passes pieces on as they are',
   'modules/proxy/proxy-finder openRoute': 'opens what the vault has written',
   'modules/proxy/rows findProxyBeforeCaller': 'gets a digest',
   'modules/proxy/rows insertProxy': 'gets a sealed route and a digest',

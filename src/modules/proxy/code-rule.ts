@@ -4,12 +4,14 @@ import { z } from 'zod';
 import type { CodeClaim } from '../tokens/code-claim.ts';
 import { stepsOfPath } from '../tokens/expressions/json-path.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
-import type { AnswerBody } from '../../platform/egress/exchange.ts';
+import type { Account, Accounts } from '../../platform/base/accounts.ts';
 import { codingsOf } from '../../platform/egress/body.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { type Json, parseJson, valueAt } from '../../platform/json/json.ts';
 import { MAY_HAVE_ACTED } from '../../platform/base/egress-fault.ts';
 import { AppError } from '../../platform/base/errors.ts';
+import type { Reservations } from './bodies/take-body.ts';
+import { joined, piecesOf, takeUpTo } from './held-body.ts';
 
 /** Answers that say nothing about the card: too many requests, and a destination that is not there. */
 export const KEPT_STATUSES = [429, 502, 503, 504];
@@ -118,45 +120,31 @@ export const codeRuleShown = z
 
 type Answered = { answer: EgressResponse; isKept: boolean };
 
+type Charged = { accounts: Accounts };
+
+type Reading = { account: Account; reservations: Reservations };
+
 /** Reads what a rule asks of an answer. What was read of the body is in the body of the answer again. */
-const readAnswer = async ({ keep }: CodeRule, answer: EgressResponse): Promise<Answered> => {
+const readAnswer = async (
+  { accounts }: Charged,
+  { keep }: CodeRule,
+  answer: EgressResponse,
+  { account, reservations }: Reading,
+): Promise<Answered> => {
   const { statuses = KEPT_STATUSES, when } = keep ?? {};
   if (statuses.includes(answer.status)) return { answer, isKept: true };
   const { bodyBytes = 0, headers } = answer;
-  if (!when || bodyBytes > READ_ANSWER_BYTES_MAX || codingsOf(headers).length > 0) return { answer, isKept: false };
-  const { pieces, body } = await readBegin(answer.body);
-  const text = pieces && Buffer.concat(pieces).toString('utf8');
-  const value = text === undefined ? undefined : valueAt(parseJson(text) as Json, stepsOfPath(when.path) ?? []);
-  return { answer: { ...answer, body }, isKept: when.equals.some((each) => each === value) };
-};
-
-/** @returns the pieces of a body that ends within READ_ANSWER_BYTES_MAX, and the same body from its start. */
-const readBegin = async (body: AnswerBody): Promise<{ pieces: Uint8Array[] | undefined; body: AnswerBody }> => {
-  const pieces: Uint8Array[] = [];
-  const rest = body[Symbol.asyncIterator]();
-  let bytes = 0;
-  let isWhole = false;
-  while (!isWhole && bytes <= READ_ANSWER_BYTES_MAX) {
-    const next = await rest.next();
-    if (next.done) isWhole = true;
-    else {
-      pieces.push(next.value);
-      bytes += next.value.byteLength;
-    }
-  }
-  async function* again(): AsyncGenerator<Uint8Array> {
-    yield* pieces;
-    if (!isWhole) yield* { [Symbol.asyncIterator]: () => rest };
-  }
-  const all = again();
-  return {
-    pieces: isWhole ? pieces : undefined,
-    body: {
-      [Symbol.asyncIterator]: () => all,
-      takeAll: () => (isWhole ? pieces : undefined),
-      destroy: () => body.destroy(),
-    },
-  };
+  const isLong = bodyBytes > READ_ANSWER_BYTES_MAX || codingsOf(headers).length > 0;
+  // Memory is no reason to withhold the answer of a processor.
+  const isFull = accounts.findRefusal(account, 'response_bytes', READ_ANSWER_BYTES_MAX) !== undefined;
+  if (!when || isLong || isFull) return { answer, isKept: false };
+  const stream = piecesOf(answer.body);
+  const { pieces, isWhole } = await takeUpTo(stream, READ_ANSWER_BYTES_MAX, () => {
+    reservations.push(accounts.hold(account, 'response_bytes', READ_ANSWER_BYTES_MAX));
+  });
+  const value = isWhole ? parseJson(Buffer.concat(pieces).toString('utf8')) : undefined;
+  const found = valueAt(value as Json, stepsOfPath(when.path) ?? []);
+  return { answer: { ...answer, body: joined(pieces, stream) }, isKept: when.equals.some((each) => each === found) };
 };
 
 /**
@@ -164,13 +152,15 @@ const readBegin = async (body: AnswerBody): Promise<{ pieces: Uint8Array[] | und
  * @throws unavailable where the codes could not be deleted; the fault of an answer that breaks off while it is read.
  */
 export const settleCodes = async (
+  ctx: Charged,
   claim: CodeClaim,
   rule: CodeRule,
   answer: EgressResponse,
+  reading: Reading,
 ): Promise<EgressResponse> => {
   if (!claim.isHeld) return answer;
   try {
-    const read = await readAnswer(rule, answer).catch(async (error: unknown) => {
+    const read = await readAnswer(ctx, rule, answer, reading).catch(async (error: unknown) => {
       // Its head has come: the destination has answered.
       await claim.settle(false);
       throw error;
@@ -181,9 +171,6 @@ export const settleCodes = async (
     answer.body.destroy();
     if (!(error instanceof AppError)) throw error;
     const sentence = `The destination has answered, and the security code could not be deleted. ${MAY_HAVE_ACTED}`;
-    throw new AppError(error.code, sentence, {
-      cause: error,
-      ...(error.retryAfterSeconds !== undefined && { retryAfterSeconds: error.retryAfterSeconds }),
-    });
+    throw new AppError(error.code, sentence, { cause: error, retryAfterSeconds: error.retryAfterSeconds });
   }
 };

@@ -409,7 +409,10 @@ const exchange = async (
     });
     delivery.answered(answer.status);
     run.destinationAnswered(answer.status);
-    return { about, answer: codes && rule ? await settleCodes(codes, rule, answer) : answer };
+    return {
+      about,
+      answer: codes && rule ? await settleCodes(ctx, codes, rule, answer, { account, reservations }) : answer,
+    };
   };
   const sent = await send().catch(async (error: unknown) => {
     // A destination that refuses the connection after our side of the handshake has not read the request.

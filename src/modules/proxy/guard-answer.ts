@@ -1,6 +1,6 @@
 // Searches an answer for the values that its request opened: status, headers, then the body as it comes. Runs last, after the response
 // transform (docs/decisions/0125-echo-guard.md).
-import { type Account, FREE_BYTES } from '../../platform/base/accounts.ts';
+import type { Account } from '../../platform/base/accounts.ts';
 import { EgressFault } from '../../platform/base/egress-fault.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import { MEMORY_WAIT_MS } from '../../platform/base/times.ts';
@@ -15,6 +15,7 @@ import { createEchoScanner, type EchoSearch } from '../tokens/echo/echo-scanner.
 import { bodyKindOf } from './bodies/body-kind.ts';
 import type { Reservations } from './bodies/take-body.ts';
 import { withoutByteHeaders } from './digests.ts';
+import { type HeldBody, joined, takeUpTo } from './held-body.ts';
 import type { AnswerWithin } from './request.ts';
 
 /** A body of at most this size is searched to its end before its first byte goes on: an echo in it can be a 502. */
@@ -162,23 +163,13 @@ const createCount = ({ guard, guarded, run }: Pick<GuardedAnswer, 'guard' | 'gua
   };
 };
 
-/** Takes what comes up to HELD_BYTES_MAX. `isWhole`: it ended before. */
-const hold = async (
+/** Takes what comes up to HELD_BYTES_MAX. @throws EgressFault BUSY without memory for it. */
+const hold = (
   ctx: ReactorsContext,
   { account, signal, reservations }: Pick<GuardedAnswer, 'account' | 'signal' | 'reservations'>,
   stream: AsyncGenerator<Uint8Array>,
-): Promise<{ pieces: Uint8Array[]; isWhole: boolean }> => {
-  const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  let isReserved = false;
-  for (;;) {
-    const next = await stream.next();
-    if (next.done) return { pieces, isWhole: true };
-    pieces.push(next.value);
-    bytes += next.value.byteLength;
-    if (bytes > HELD_BYTES_MAX) return { pieces, isWhole: false };
-    if (bytes <= FREE_BYTES || isReserved) continue;
-    isReserved = true;
+): Promise<HeldBody> =>
+  takeUpTo(stream, HELD_BYTES_MAX, async () => {
     const wait = { waitMs: MEMORY_WAIT_MS, signal };
     const memory = ctx.accounts.reserveInTime(account, 'response_bytes', HELD_BYTES_MAX, wait);
     reservations.push(
@@ -186,19 +177,4 @@ const hold = async (
         throw cause instanceof AppError ? new EgressFault('BUSY', { cause }) : cause;
       }),
     );
-  }
-};
-
-/** A body in one stream: pieces that were taken, and the rest. */
-export const joined = (pieces: readonly Uint8Array[], stream: AsyncGenerator<Uint8Array>) => {
-  async function* all(): AsyncGenerator<Uint8Array> {
-    yield* pieces;
-    yield* stream;
-  }
-  const body = all();
-  return {
-    [Symbol.asyncIterator]: () => body,
-    takeAll: () => undefined,
-    destroy: () => void stream.return(undefined).catch(() => undefined),
-  };
-};
+  });

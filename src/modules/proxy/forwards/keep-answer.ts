@@ -1,11 +1,12 @@
 // Keeps the response to a request with an idempotency key, before its first byte goes to the client. What is stored holds no value that the
 // request opened: a response that the echo guard would change is stored without its body.
-import { type Account, FREE_BYTES } from '../../../platform/base/accounts.ts';
+import type { Account } from '../../../platform/base/accounts.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import type { EchoGuard } from '../../tokens/echo/echo-guard.ts';
 import type { Reservations } from '../bodies/take-body.ts';
 import type { ProxyContext } from '../context.ts';
-import { guardAnswer, joined } from '../guard-answer.ts';
+import { guardAnswer } from '../guard-answer.ts';
+import { joined, piecesOf, takeUpTo } from '../held-body.ts';
 import type { AnswerWithin } from '../request.ts';
 import type { ForwardAttempt } from './attempt.ts';
 import { hasLiteralCode, STORED_BYTES_MAX } from './stored.ts';
@@ -15,24 +16,6 @@ type Keeping = {
   tenant_id: string;
   guard: EchoGuard;
   reservations: Reservations;
-};
-
-async function* piecesOf(body: AnswerWithin['body']): AsyncGenerator<Uint8Array> {
-  if (body instanceof Uint8Array) yield body;
-  else if (body) yield* body;
-}
-
-/** Takes a body up to STORED_BYTES_MAX. `isWhole`: it ended before. */
-const takeBody = async (stream: AsyncGenerator<Uint8Array>): Promise<{ pieces: Uint8Array[]; isWhole: boolean }> => {
-  const pieces: Uint8Array[] = [];
-  let bytes = 0;
-  for (;;) {
-    const next = await stream.next();
-    if (next.done) return { pieces, isWhole: true };
-    pieces.push(next.value);
-    bytes += next.value.byteLength;
-    if (bytes > STORED_BYTES_MAX) return { pieces, isWhole: false };
-  }
 };
 
 const isStream = (headers: Headers): boolean =>
@@ -85,10 +68,10 @@ export const keepAnswer = async (
     await attempt.answered(undefined, await cleanHeaders());
     return answer;
   }
-  if ((answer.bodyBytes ?? Infinity) > FREE_BYTES)
-    keeping.reservations.push(ctx.accounts.hold(keeping.account, 'response_bytes', STORED_BYTES_MAX));
   const stream = piecesOf(answer.body);
-  const { pieces, isWhole } = await takeBody(stream);
+  const { pieces, isWhole } = await takeUpTo(stream, STORED_BYTES_MAX, () => {
+    keeping.reservations.push(ctx.accounts.hold(keeping.account, 'response_bytes', STORED_BYTES_MAX));
+  });
   if (!isWhole) {
     await attempt.answered(undefined, await cleanHeaders());
     return { ...answer, body: joined(pieces, stream) };

@@ -22,7 +22,7 @@ export const findApplicationSubject = async (ctx: AccessContext, work: Work, id:
   return applicationSubject(id, ctx.callers.callerOf(row), rules);
 };
 
-/** The caller of a request, whoever it is, with the rights under which the request is decided. */
+/** The caller of a request, with the rights that decide about it. */
 export const findOwnSubject = async (ctx: AccessContext, work: Work): Promise<Subject> =>
   work.actor_type === 'application'
     ? findApplicationSubject(ctx, work, work.actor_id)

@@ -11,6 +11,7 @@ import { logRefusal } from '../src/modules/access/refusals.ts';
 import { addAuthentication, type Authentication, StepUpNeeded, workOf } from '../src/modules/access/authenticate.ts';
 import { addErrorHandler } from '../src/platform/http/problems.ts';
 import { addIdempotency } from '../src/modules/access/idempotent-requests.ts';
+import { parseReason, type RevealReason } from '../src/modules/access/reveal-reason.ts';
 import { revealing } from '../src/modules/people/sessions.ts';
 import { COOKIE, join, type Joined } from './support/people.ts';
 import { type SharedServer, useServer } from './support/server.ts';
@@ -122,6 +123,36 @@ describe('the member who acts', () => {
     expect(rows).toEqual(
       Array.from({ length: 2 }, () => ({ actor_type: 'user', actor_id: member.user_id, operation: 'read' })),
     );
+  });
+
+  test('sees no value without a reason where the tenant asks for one, by whatever route', async () => {
+    const { body } = await server.request('POST', '/tokens', {
+      json: { data: 'reasoned canary', type: 'token', metadata: { of: 'reason' } },
+    });
+    const path = `/tokens/${encodeURIComponent(body.id)}`;
+    const asking = revealing({ role: 'ADMIN', caller: { ...caller, needs_reveal_reason: true } });
+    const ways = [
+      { method: 'GET', url: path },
+      { method: 'GET', url: '/tokens?metadata.of=reason' },
+      { method: 'POST', url: '/tokens/search', payload: { query: 'metadata.of:reason' } },
+    ] as const;
+    const ask = (asked: (typeof ways)[number], reason?: RevealReason) =>
+      authentication.actAs({ caller: asking, isFresh: true, reason }, person, asked);
+    const reasonsOf = () =>
+      server.sql("SELECT reason FROM audit_log WHERE entity_ids @> ARRAY[$1] AND disclosure = 'revealed'", [body.id]);
+    for (const way of ways) {
+      const refused = await ask(way);
+      expect([way.url, refused.statusCode]).toEqual([way.url, 400]);
+      expect(refused.payload).toContain('asks for a reason');
+      expect(refused.payload).not.toContain('canary');
+    }
+    expect(await reasonsOf()).toEqual([]);
+    for (const way of ways) expect((await ask(way, parseReason(' Ticket 4711 ') as RevealReason)).statusCode).toBe(200);
+    expect(await reasonsOf()).not.toHaveLength(0);
+    for (const row of await reasonsOf()) expect(row).toEqual({ reason: 'Ticket 4711' });
+    // A masked look is no reveal.
+    const masked = { caller: { ...caller, needs_reveal_reason: true }, isFresh: true };
+    expect((await authentication.actAs(masked, person, { method: 'GET', url: path })).statusCode).toBe(200);
   });
 
   test('gets an answer in pieces where it is asked so', async () => {

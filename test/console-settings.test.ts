@@ -21,7 +21,7 @@ const ask = (method: 'GET' | 'PUT', path: string, json?: object) =>
 
 const stored = async () => (await ask('GET', '/tenants/self')).body;
 
-const KNOWN = ['require_second_factor', 'deduplicate_token', 'absent_paths', 'echo_guard'] as const;
+const KNOWN = ['require_second_factor', 'reveal_reason', 'deduplicate_token', 'absent_paths', 'echo_guard'] as const;
 
 /** The form as the page has it. */
 const formIn = (text: string): Record<string, string> => {

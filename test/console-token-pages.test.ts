@@ -1,6 +1,7 @@
 // The console's pages of tokens, as a member without scripts sees them: masked unless revealed on purpose, found, linked,
 // ended, and never more than their tenant's.
 import { beforeAll, describe, expect, test } from 'vitest';
+import { LOG_LINE } from '../src/platform/db/log-partitions.ts';
 import { type Browser, type SharedConsole, skeletonOf, textOf, useConsole } from './support/console.ts';
 import type { TestTenant } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
@@ -135,6 +136,60 @@ describe('a value', () => {
     expect(revealed).toMatchObject({ ...deed, message: 'Token revealed' });
     expect(looked).toMatchObject({ ...deed, message: 'Token retrieved' });
     expect(textOf((await member.get(pathOf(id))).text)).toContain('Revealed to Ada Lovelace');
+  });
+
+  test('is revealed for a reason where the tenant asks for one, and the log keeps it', async () => {
+    const asking = await server.newTenant();
+    const { id } = await create({ data: 'shown for a reason' }, asking);
+    const who = await server.signIn({ tenant: asking });
+    const set = (reveal_reason: string) =>
+      server.request('PUT', '/tenants/self', {
+        key: asking.api_key,
+        json: { name: 'Asking', settings: { reveal_reason } },
+      });
+    expect((await set('sometimes')).status).toBe(400);
+    expect((await who.get(pathOf(id))).text).not.toContain('name="reason"');
+    expect((await set('required')).status).toBe(200);
+    expect((await who.get(pathOf(id))).text).toContain('name="reason"');
+    for (const reason of [
+      '',
+      ' ',
+      'x'.repeat(201),
+      'two\nlines',
+      'card 4242424242424242',
+      'card 4242 4242 4242 4242',
+      'card 4242-4242 - 4242-4242',
+      'card ４２４２４２４２４２４２４２４２',
+    ]) {
+      const { status, text } = await who.post(`${pathOf(id)}/reveal`, { reason });
+      expect([reason, status]).toEqual([reason, 422]);
+      expect(text).toContain('reason-problem');
+      expect(text).not.toContain('shown for a reason');
+    }
+    const given = 'Ticket 4711 of 2026-11-28 14:30: <b>asked</b> by the customer';
+    const revealed = await who.post(`${pathOf(id)}/reveal`, { reason: ` ${given} ` });
+    expect([revealed.status, revealed.text.includes('shown for a reason')]).toEqual([200, true]);
+
+    const key = asking.api_key;
+    const { body } = await server.request('GET', `/logs?disclosure=revealed`, { key });
+    expect(body.data).toMatchObject([{ message: 'Token revealed', reason: given, actor_id: who.user_id }]);
+    const timeline = await server.request('GET', `/tokens/${id}/timeline`, { key });
+    expect(timeline.body.entries.map((entry: { reason?: string }) => entry.reason)).toContain(given);
+    const csv = await server.request('GET', '/logs', { key, headers: { accept: 'text/csv' } });
+    expect(csv.text).toContain(`,${given},`);
+    for (const page of ['/console/logs', pathOf(id)]) {
+      const { text } = await who.get(page);
+      expect(text).toContain('&lt;b&gt;asked&lt;/b&gt;');
+      expect(withoutDrawn(text)).not.toContain('4242');
+    }
+    // A key does not take away what members are asked for.
+    expect((await set('off')).status).toBe(403);
+    const rows = await server.sql(
+      `SELECT ${LOG_LINE} FROM audit_log AS l WHERE tenant_id = $1 AND reason IS NOT NULL`,
+      [asking.tenant_id],
+    );
+    expect(rows.map(({ line }) => server.ctx.db.logMacs.isIntact(line))).toEqual([true]);
+    expect(server.ctx.db.logMacs.isIntact(rows[0]?.line.replace('4711', '4712'))).toBe(false);
   });
 
   test('is not revealed without the CSRF token, by another one, or from another site', async () => {

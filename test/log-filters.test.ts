@@ -159,11 +159,12 @@ test('names are those of today, of actors and entities, never of tokens, and no 
   const [gone] = await entries({ actor_id: helper.application_id }, key);
   expect(gone?.['actor_name']).toBeUndefined();
   const csv = await server.request('GET', '/logs', { key, headers: { accept: 'text/csv' } });
-  expect(csv.text.split('\r\n')[0]?.split(',').slice(-5)).toEqual([
+  expect(csv.text.split('\r\n')[0]?.split(',').slice(-6)).toEqual([
     'application_id',
     'code_application_id',
     'actor_name',
     'entity_name',
+    'reason',
     'id',
   ]);
 });

@@ -693,6 +693,7 @@ CREATE TABLE audit_log (
   is_list BOOLEAN NOT NULL DEFAULT false,
   application_id UUID,
   code_application_id UUID,
+  reason TEXT,
   -- 16 bytes as a UUID, which row_to_json writes in one way, unlike BYTEA.
   mac UUID NOT NULL,
   PRIMARY KEY (tenant_id, id)

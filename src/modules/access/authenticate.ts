@@ -17,6 +17,7 @@ import { asksForDryRun } from './dry-run-header.ts';
 import { Work } from './work.ts';
 import { type Permission, sensitivePermissions } from './permissions.ts';
 import { checkPublicAccess, letPageRead } from './public-access.ts';
+import type { RevealReason } from './reveal-reason.ts';
 import { mayAnywhere } from './rules.ts';
 import type { AccessContext } from './context.ts';
 import { AppError, badRequest, failure, forbidden, unauthorized } from '../../platform/base/errors.ts';
@@ -129,6 +130,7 @@ export type Actor = {
   isFresh: boolean;
   /** As that of `Work`. */
   gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
+  reason?: RevealReason | undefined;
 };
 
 /** An operation was refused, and nothing was done: the member must give the second factor again. */
@@ -218,7 +220,8 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     permission: Permission | 'authenticated',
   ): void => {
     // Set before the request is refused: the log names the caller.
-    const acting = { refuseStale: refusalOfStale(request), gather: actorOf(request)?.gather };
+    const { gather, reason } = actorOf(request) ?? {};
+    const acting = { refuseStale: refusalOfStale(request), gather, reason };
     const work = (request.work ??= new Work(ctx, caller, { ...detailsOf(request, reply, caller), ...acting }));
     checkAddress(request, caller);
     if (!request.routeOptions.config.takesDryRun && asksForDryRun(request.headers)) throw noDryRun();

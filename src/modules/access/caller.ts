@@ -46,6 +46,8 @@ export type Caller = {
   readonly deduplicate_tokens: boolean;
   /** The setting of the tenant: an expression over a path that a token has not is null in place of an error. */
   readonly allows_absent_paths?: boolean;
+  /** The setting of the tenant: a member says why before a value is shown. */
+  readonly needs_reveal_reason?: boolean;
   /** Of the application; undefined where it says nothing. */
   readonly echo_guard?: EchoMode | undefined;
   /** The setting of the tenant: the echo guard where nothing else says it. */

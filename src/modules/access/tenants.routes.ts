@@ -58,6 +58,11 @@ const settings = z
         description: `${ECHO_GUARD_TEXT} For proxies, reactors and applications that do not say it. Left out: off.`,
         example: 'mask',
       }),
+      reveal_reason: optional(z.enum(['required', 'off'], 'must be the text required or the text off')).meta({
+        description:
+          'Whether members give a reason before the console shows them a value: `required`, or `off` (also if left out). API keys are not affected, and can only make it stricter.',
+        example: 'required',
+      }),
       require_second_factor: flag.meta({
         description:
           'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected, and can only make it stricter.',

@@ -2,6 +2,7 @@
 import { logRow, type Operation } from '../../platform/db/audit-record.ts';
 import { AppError, notFound } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
+import { asksForReason } from './reveal-reason.ts';
 import { signDeletion } from './erasure-certificates.ts';
 import { insertDeletion } from './rows/erasure-certificates.ts';
 import { deleteTenantRow, findTenant, lockTenant, type StoredTenant, updateTenant } from './rows/tenants.ts';
@@ -58,12 +59,19 @@ export const requiresSecondFactor = ({ config }: Pick<AccessContext, 'config'>, 
   return require_second_factor === undefined ? config.requireSecondFactor : require_second_factor === 'true';
 };
 
-/** A stolen key must not decide how people sign in. A member has given the second factor for it. */
-const checkSecondFactor = (ctx: AccessContext, work: Work, before: unknown, after: unknown): void => {
-  if (work.actor_type === 'user' || !requiresSecondFactor(ctx, before) || requiresSecondFactor(ctx, after)) return;
+type Settings = Record<string, string>;
+
+/** A stolen key must not decide what is asked of people. A member has given the second factor for it. */
+const checkPeople = (ctx: AccessContext, work: Work, before: Settings, after: Settings): void => {
+  if (work.actor_type === 'user') return;
+  const isLost = (asks: (settings: Settings) => boolean): boolean => asks(before) && !asks(after);
+  const lost = isLost((settings) => requiresSecondFactor(ctx, settings))
+    ? 'members need a second factor'
+    : isLost(asksForReason) && 'members give a reason before they see a value';
+  if (lost === false) return;
   throw new AppError(
     'forbidden',
-    'A key cannot take away that members need a second factor. A member does so in the console, under Settings.',
+    `A key cannot take away that ${lost}. A member does so in the console, under Settings.`,
     { permission: 'tenant:update' },
   );
 };
@@ -74,7 +82,7 @@ export const changeTenant = (ctx: AccessContext, work: Work, input: TenantInput)
   return work.prismaTransaction(async (tx) => {
     const row = await lockTenant(tx);
     if (!row) throw notFound('tenant');
-    checkSecondFactor(ctx, work, row.settings, input.settings);
+    checkPeople(ctx, work, row.settings as Settings, input.settings);
     await updateTenant(tx, fields);
     tx.log(logOf(ctx, work, 'update'));
     tx.changed({ subject: 'tenant', id: work.tenant_id });

@@ -11,9 +11,11 @@ import {
 } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { QuotaState } from '../../platform/http/answers.ts';
+import { badRequest } from '../../platform/base/errors.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import type { AnswerRecord } from './answer-record.ts';
 import type { Caller } from './caller.ts';
+import type { RevealReason } from './reveal-reason.ts';
 
 /** Keeps the answer of a request whose idempotency key is claimed. */
 export type Keeping = {
@@ -45,6 +47,8 @@ type Details = {
   gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
   /** Throws: the caller must prove again who they are before something sensitive. Undefined where they need not. */
   refuseStale?: (() => never) | undefined;
+  /** Why a member wants to see values. */
+  reason?: RevealReason | undefined;
 };
 
 /** Reads as an `Actor` of the log: it has the actor's id and type, the origin and the record. */
@@ -59,11 +63,12 @@ export class Work {
   readonly gather: Details['gather'];
   readonly noteOpened: Details['noteOpened'];
   readonly #refuseStale: Details['refuseStale'];
+  readonly #reason: Details['reason'];
   readonly #services: Services;
   #db: TenantDatabase | undefined;
 
   constructor(services: Services, caller: Caller, details: Details = {}) {
-    const { origin, record, keeping, reportLimit, warn, usage, gather, noteOpened, refuseStale } = details;
+    const { origin, record, keeping, reportLimit, warn, usage, gather, noteOpened, refuseStale, reason } = details;
     this.#services = services;
     this.caller = caller;
     this.origin = origin;
@@ -75,6 +80,7 @@ export class Work {
     this.gather = gather;
     this.noteOpened = noteOpened;
     this.#refuseStale = refuseStale;
+    this.#reason = reason;
   }
 
   get tenant_id(): string {
@@ -145,6 +151,16 @@ export class Work {
     this.#refuseStale?.();
   }
 
+  /**
+   * For the row of the log that comes before each value that is shown, so no way to a value passes by it.
+   * @throws badRequest where the tenant asks members for a reason and there is none.
+   */
+  reasonToReveal(): RevealReason | undefined {
+    if (this.#reason === undefined && this.caller.needs_reveal_reason)
+      throw badRequest('This tenant asks for a reason before a value is shown. Nothing was shown.');
+    return this.#reason;
+  }
+
   /** The same work with other details. */
   with(details: Details): Work {
     const { origin, record } = this;
@@ -158,6 +174,7 @@ export class Work {
       gather: this.gather,
       noteOpened: this.noteOpened,
       refuseStale: this.#refuseStale,
+      reason: this.#reason,
     };
     return new Work(this.#services, this.caller, { ...own, ...details });
   }

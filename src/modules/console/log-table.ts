@@ -17,6 +17,7 @@ export type LogEntry = {
   entity_ids?: string[];
   operation: string;
   message: string;
+  reason?: string;
   created_at: string;
   disclosure: string;
   outcome: string;
@@ -50,10 +51,10 @@ const entityLine = (entry: LogEntry, displayNames: ReadonlyMap<string, string>):
 const outcomeKinds: Record<string, 'bad' | 'warn'> = { refused: 'bad', failed: 'bad', replayed: 'warn' };
 
 /** The message. A revealed value and an unsuccessful operation stand out. */
-const messageLine = ({ message, outcome }: LogEntry): Html =>
+const messageLine = ({ message, outcome, reason }: LogEntry): Html =>
   html`${message === TOKEN_REVEALED ? badge(message, 'warn') : message}${
     outcome !== 'success' && html` ${badge(outcome, outcomeKinds[outcome])}`
-  }`;
+  }${reason !== undefined && html`<br><span class="quiet">${isolated(reason)}</span>`}`;
 
 /** @param displayNames of entity types. */
 export const logTable = (entries: readonly LogEntry[], displayNames: ReadonlyMap<string, string>): Html =>

@@ -43,6 +43,16 @@ const KNOWN = [
     ],
   },
   {
+    name: 'reveal_reason',
+    usual: 'off',
+    label: 'A reason to reveal a value',
+    hint: 'What members see of a value in the console. API keys give none, and can only make this stricter.',
+    options: [
+      ['', 'Is not asked for'],
+      ['required', 'Is asked for, and kept in the log'],
+    ],
+  },
+  {
     name: 'deduplicate_token',
     usual: 'false',
     label: 'Equal values',

@@ -1,11 +1,13 @@
 // The page of a token: its record, children and last log entries, with forms to reveal, link and delete.
 // Only the reveal form shows the value, and the log says so.
-import { html, type Html } from '../../platform/http/html.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import { fullName } from '../access/person.ts';
+import { parseReason, REASON_LENGTH_MAX, type RevealReason } from '../access/reveal-reason.ts';
 import { mayReveal } from '../people/roles.ts';
 import { namesOf } from './actor-names.ts';
 import { copyMenu } from './copy.ts';
+import { textInput } from './form-fields.ts';
 import { fieldProblem, invalidAttributes } from './forms.ts';
 import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
 import {
@@ -93,12 +95,26 @@ const metadataCard = ({ metadata = {} }: ShownToken): Html | undefined =>
         ([name, value]) => html`<dt>${isolated(name)}</dt><dd>${isolated(value)}</dd>`,
       )}</dl></section>`;
 
+type RevealForm = { reason: string; problem: string };
+
+const reasonField = (form: RevealForm | undefined): Html =>
+  textInput(
+    { typed: { reason: form?.reason ?? '' }, problems: new Map(form ? [['reason', [form.problem]]] : []) },
+    {
+      name: 'reason',
+      label: 'Why?',
+      hint: 'The log keeps it. No values.',
+      more: html` required maxlength="${REASON_LENGTH_MAX}"`,
+    },
+  );
+
 const revealCard = (
   { session }: Visit,
   id: string,
-): Html => html`<details class="card"><summary>Reveal the value</summary>
+  form: RevealForm | undefined,
+): Html => html`<details class="card"${attribute('open', form !== undefined)}><summary>Reveal the value</summary>
 <p>You will see the value itself, once. The log will say that you did: ${isolated(fullName(session))}, with the time.</p>
-<form method="post" action="${tokenPath(id)}/reveal">${csrfField(session)}<button>Reveal the value</button></form></details>`;
+<form method="post" action="${tokenPath(id)}/reveal">${csrfField(session)}${session.caller.needs_reveal_reason && reasonField(form)}<button>Reveal the value</button></form></details>`;
 
 const deleteCard = (
   { session }: Visit,
@@ -147,9 +163,13 @@ ${cursorPager(tokenPath(id), {}, { cursor: 'children', start, page })}
 ${may(visit.session, LINKS) && linkForm}</section>`;
 };
 
-type Refused = { problem?: LinkProblem; bound?: BoundForm };
+type Refused = { problem?: LinkProblem; bound?: BoundForm; reveal?: RevealForm };
 
-const showToken = async (visit: Visit, id: string, { problem, bound }: Refused = {}): Promise<Outcome> => {
+const showToken = async (
+  visit: Visit,
+  id: string,
+  { problem, bound, reveal: form }: Refused = {},
+): Promise<Outcome> => {
   const url = tokenUrl(id);
   const start = visit.query('children');
   const token = bodyOf<ShownToken>(await visit.api({ method: 'GET', url }));
@@ -173,7 +193,7 @@ ${timeline && timelineCard(visit, id, timeline)}
 <section class="card"><h2>Masked value</h2>${maskBlock(token)}</section>
 ${!timeline && recordCard(token, names, timeline)}
 </div><div>
-${mayReveal(visit.session.role) && revealCard(visit, id)}
+${mayReveal(visit.session.role) && revealCard(visit, id, form)}
 ${timeline && recordCard(token, names, timeline)}
 ${metadataCard(token)}
 ${boundCard(visit, token, bound)}
@@ -181,20 +201,24 @@ ${may(visit.session, 'token:delete') && deleteCard(visit, id)}
 </div></div>
 ${childrenCard(visit, id, { listed, start, problem })}`;
   return {
-    status: problem?.status ?? bound?.status ?? statusOf(listed),
+    status: problem?.status ?? bound?.status ?? (form ? 422 : statusOf(listed)),
     page: consolePage(visit.session, { title: `Token ${id}`, section: 'Tokens', main }),
   };
 };
 
 /** Reads the token as the member, for this request with a rule that reveals. */
-const fetchValue = async ({ actAs }: Visit, id: string): Promise<ShownToken> => {
-  const { statusCode, headers, payload } = await actAs({ method: 'GET', url: tokenUrl(id) }, true);
+const fetchValue = async ({ actAs }: Visit, id: string, reason: RevealReason | undefined): Promise<ShownToken> => {
+  const { statusCode, headers, payload } = await actAs({ method: 'GET', url: tokenUrl(id) }, true, reason);
   return bodyOf<ShownToken>({ status: statusCode, headers, body: JSON.parse(payload) as unknown, ms: 0 });
 };
 
 const reveal = async (submission: Submission): Promise<Outcome> => {
   if (!mayReveal(submission.session.role)) throw new AppError('forbidden', 'Your role does not see values.');
-  const { id, type, data } = await fetchValue(submission, submission.param('id'));
+  const typed = submission.field('reason');
+  const reason = submission.session.caller.needs_reveal_reason ? parseReason(typed) : undefined;
+  if (typeof reason === 'object')
+    return showToken(submission, submission.param('id'), { reveal: { reason: typed, problem: reason.refused } });
+  const { id, type, data } = await fetchValue(submission, submission.param('id'), reason);
   // By a header, so that it works without script.
   submission.reply.header('refresh', `${REVEALED_SECONDS}; url=${addressOf(tokenPath(id), { done: 'hidden' })}`);
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
@@ -225,7 +249,7 @@ export const tokenPages = (console: Console): void => {
 
   get(`${PATH}/:id`, (visit) => showToken(visit, visit.param('id')));
 
-  postAfterCode(`${PATH}/:id/reveal`, reveal);
+  postAfterCode(`${PATH}/:id/reveal`, reveal, ['reason']);
 
   post(`${PATH}/:id/link`, async (submission) => {
     if (!may(submission.session, LINKS)) throw new AppError('forbidden', 'Your role does not link tokens.');

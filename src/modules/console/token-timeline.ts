@@ -11,6 +11,7 @@ type Counts = { count: number; first_at: string; last_at: string };
 export type TimelineEntry = Counts & {
   operation: string;
   message: string;
+  reason?: string;
   outcome: string;
   disclosure: string;
   actor_type?: string;
@@ -185,7 +186,7 @@ const lineOf = (entry: TimelineEntry, code: Html | undefined): Line => {
   if (disclosure === 'revealed')
     return {
       kind: 'revealed',
-      what: html`<b>Revealed</b> to ${who}${through}${outcome === 'replayed' && ', a repeated answer'}`,
+      what: html`<b>Revealed</b> to ${who}${through}${outcome === 'replayed' && ', a repeated answer'}${entry.reason !== undefined && html`: ${isolated(entry.reason)}`}`,
     };
   if (destination_host !== undefined && disclosure === 'used')
     return {

@@ -7,6 +7,7 @@ import { AppError, badRequest } from '../../platform/base/errors.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { type ActingRequest, type Authentication, originOf, StepUpNeeded } from '../access/authenticate.ts';
 import type { Permission } from '../access/permissions.ts';
+import type { RevealReason } from '../access/reveal-reason.ts';
 import { failureText, fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
@@ -46,8 +47,9 @@ export type Visit = {
   /**
    * As `api`, for responses that are not read as JSON.
    * @param isRevealing for one request under a rule that reveals, where the role may see values.
+   * @param reason without which nothing is shown where the tenant asks for it.
    */
-  actAs(asked: ActingRequest, isRevealing?: true): Promise<LightMyRequestResponse>;
+  actAs(asked: ActingRequest, isRevealing?: true, reason?: RevealReason): Promise<LightMyRequestResponse>;
 };
 
 /** A form that a member submitted. */
@@ -185,9 +187,10 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
     { session, gather }: Acting,
     asked: ActingRequest,
     isRevealing?: boolean,
+    reason?: RevealReason,
   ): Promise<LightMyRequestResponse> => {
     const isFresh = !needsStepUp(ctx, session);
-    const actor = isRevealing ? { caller: revealing(session) } : { caller: session.caller, gather };
+    const actor = isRevealing ? { caller: revealing(session), reason } : { caller: session.caller, gather };
     return authentication.actAs({ ...actor, isFresh }, request, asked);
   };
 
@@ -220,7 +223,7 @@ export const openConsole = (scope: App, ctx: PeopleContext, authentication: Auth
         ms: performance.now() - began,
       };
     },
-    actAs: (asked, isRevealing) => actAs(request, acting, asked, isRevealing),
+    actAs: (asked, isRevealing, reason) => actAs(request, acting, asked, isRevealing, reason),
   });
 
   /** Does the work of a page, and writes one row for all tokens that it read masked: before the page leaves. @throws unavailable. */

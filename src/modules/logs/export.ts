@@ -30,6 +30,7 @@ const columns = [
   'code_application_id',
   'actor_name',
   'entity_name',
+  'reason',
   'id',
 ] as const satisfies readonly Exclude<keyof LogRecord, 'is_list'>[];
 

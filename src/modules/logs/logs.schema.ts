@@ -34,6 +34,12 @@ export const actorType = z
     example: 'application',
   });
 
+export const reasonShown = z.string().optional().meta({
+  description:
+    'Why a member asked to see the value, in their words. Left out where the tenant does not ask (`reveal_reason`).',
+  example: 'Ticket 4711: the customer asks what is stored',
+});
+
 /** The longest host name, with a port. */
 const HOST_LENGTH_MAX = 260;
 
@@ -128,6 +134,7 @@ const logRecord = z
     message: z
       .string()
       .meta({ description: 'The operation in words. It never contains a value.', example: 'Token retrieved' }),
+    reason: reasonShown,
     outcome: z.string().meta({
       description:
         'How the operation ended. `refused`: a permission was missing. `failed`: a request failed after its use of tokens was logged. `replayed`: the server repeated an earlier response under its idempotency key.',

@@ -24,6 +24,7 @@ export type LogRecord = {
   entity_ids?: string[] | undefined;
   operation: string;
   message: string;
+  reason?: string | undefined;
   outcome: string;
   disclosure?: string | undefined;
   reactor_id?: string | undefined;
@@ -147,6 +148,7 @@ const recordOf = ({ tenant_id }: Work, row: LogEntry, names: EntryNames): LogRec
   entity_ids: row.entity_ids ?? undefined,
   operation: row.operation,
   message: row.message,
+  reason: row.reason ?? undefined,
   outcome: row.outcome,
   disclosure: row.disclosure ?? undefined,
   reactor_id: row.reactor_id ?? undefined,

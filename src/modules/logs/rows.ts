@@ -26,6 +26,7 @@ export type LogEntry = {
   destination_host: string | null;
   application_id: string | null;
   code_application_id: string | null;
+  reason: string | null;
 };
 
 export type LogFilter = Partial<
@@ -101,7 +102,7 @@ export const listLogEntries = async (
 WITH matched AS ${matched}
 SELECT l.id, l.actor_id, l.actor_type, l.entity_type, e.entity_id, CASE WHEN l.is_list THEN l.entity_ids END AS entity_ids,
   e.place, l.operation, l.message, l.created_at, l.disclosure, l.outcome, l.trace_id, l.ip, l.reactor_id, l.proxy_id,
-  l.destination_host, l.otel_trace_id, l.application_id, l.code_application_id
+  l.destination_host, l.otel_trace_id, l.application_id, l.code_application_id, l.reason
 FROM (SELECT * FROM matched ORDER BY id DESC LIMIT ${most}) l
 CROSS JOIN LATERAL unnest(
   CASE WHEN l.is_list THEN ARRAY[coalesce(${entity ?? 'NULL'}, l.entity_ids[1])] ELSE l.entity_ids END

@@ -3,6 +3,7 @@ import { allowsAbsentPaths, deduplicates } from '../access/caller-finder.ts';
 import { type Config, docsUrlOf } from '../../platform/config/config.ts';
 import type { Caller } from '../access/caller.ts';
 import type { AccessContext } from '../access/context.ts';
+import { asksForReason } from '../access/reveal-reason.ts';
 import { requiresSecondFactor } from '../access/tenants.ts';
 import { logRow, type RequestOrigin } from '../../platform/db/audit-record.ts';
 import { createCache } from '../../platform/base/cache.ts';
@@ -194,6 +195,7 @@ const callerOf = ({ tenant_id, user_id, role, settings }: StoredSession): Caller
   findsAnyValue: mayReveal(role),
   deduplicate_tokens: deduplicates(settings as Record<string, string>),
   allows_absent_paths: allowsAbsentPaths(settings as Record<string, string>),
+  needs_reveal_reason: asksForReason(settings as Record<string, string>),
 });
 
 type Starting = Pick<AccessContext, 'changes' | 'db' | 'metrics' | 'pepper' | 'now' | 'newLogId' | 'randomBytes'>;

@@ -200,7 +200,7 @@ export const findLogRows = async (query: Query, tenant_id: string, ids: readonly
   (await query(
     undefined,
     `SELECT id, actor_id, actor_type, entity_type, entity_ids, operation, message, disclosure, outcome, trace_id, otel_trace_id, ip,
-       reactor_id, proxy_id, destination_host, is_list, application_id, code_application_id, ${LOG_LINE}
+       reactor_id, proxy_id, destination_host, is_list, application_id, code_application_id, reason, ${LOG_LINE}
      FROM audit_log AS l WHERE tenant_id = $1 AND id = ANY ($2::uuid[])`,
     [tenant_id, ids],
   )) as FoundLogRow[];

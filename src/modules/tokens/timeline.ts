@@ -41,6 +41,7 @@ export type TimelineEntry = {
   actor_name: string | undefined;
   application_id: string | undefined;
   code_application_id: string | undefined;
+  reason: string | undefined;
   reactor_id: string | undefined;
   reactor_name: string | undefined;
   proxy_id: string | undefined;
@@ -158,6 +159,7 @@ const entryOf = (entry: FoldedEntry, names: EntryNames): TimelineEntry => ({
   actor_name: names.actorOf(entry),
   application_id: entry.application_id ?? undefined,
   code_application_id: entry.code_application_id ?? undefined,
+  reason: entry.reason ?? undefined,
   reactor_id: entry.reactor_id ?? undefined,
   reactor_name: nameOf(names, 'reactor', entry.reactor_id),
   proxy_id: entry.proxy_id ?? undefined,

@@ -16,7 +16,7 @@ import {
   REACTOR_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
-import { actorType } from '../logs/logs.schema.ts';
+import { actorType, reasonShown } from '../logs/logs.schema.ts';
 import { FOLDED_MAX } from './rows/timeline-rows.ts';
 import { CARD_TOKENS_MAX, getTimeline } from './timeline.ts';
 import type { TokensContext } from './context.ts';
@@ -77,6 +77,7 @@ const timelineEntry = z
     actor_name: name('the application or user', 'Checkout server'),
     application_id: uuid('The id of the application that asked.', APPLICATION_ID).optional(),
     code_application_id: uuid('The id of the application whose rights code had.', APPLICATION_ID).optional(),
+    reason: reasonShown,
     reactor_id: uuid('The id of the reactor whose code got the value or asked.', REACTOR_ID).optional(),
     reactor_name: name('the reactor', 'Shop digits'),
     proxy_id: uuid('The id of the stored proxy.', PROXY_ID).optional(),

@@ -212,6 +212,8 @@ export type Actor = (
   readonly record?: { logged(row: LogRow): unknown };
   /** Of its request. */
   readonly usage?: Usage | undefined;
+  /** Why it wants to see values. @throws AppError where it must say so and did not. */
+  reasonToReveal?(): string | undefined;
 };
 
 /** Optional fields of a row. */
@@ -242,6 +244,7 @@ export const logRow = (
   entry: { operation: Operation; entity_type: string; entity_ids: string[]; entity?: string } & Details,
 ): LogRow => {
   const { operation, entity_type, entity_ids, entity = entity_type } = entry;
+  const { disclosure = 'none' } = entry;
   const at = ctx.now();
   const row: LogRow = {
     id: ctx.newLogId(at),
@@ -252,7 +255,8 @@ export const logRow = (
     operation,
     message: entry.message ?? messageOf(operation, entity),
     created_at: at.toISOString(),
-    disclosure: entry.disclosure ?? 'none',
+    disclosure,
+    reason: disclosure === 'revealed' ? actor.reasonToReveal?.() : undefined,
     outcome: entry.outcome ?? 'success',
     destination_host: entry.destination_host === undefined ? undefined : maskHost(entry.destination_host),
     is_list: entry.is_list,
@@ -300,8 +304,7 @@ export const tokenLogRows = (
     if (group) group.entity_ids.push(id);
     else groups.set(name, { entity_type: type, disclosure, entity_ids: [id] });
   }
-  for (const { disclosure, entity_ids } of groups.values()) countShown(caller, disclosure, entity_ids);
-  return [...groups.values()].map((group) =>
+  const rows = [...groups.values()].map((group) =>
     logRow(ctx, caller, {
       operation,
       ...group,
@@ -309,6 +312,8 @@ export const tokenLogRows = (
       message: operation === 'read' && group.disclosure === 'revealed' ? TOKEN_REVEALED : tokenMessages[operation],
     }),
   );
+  for (const { disclosure, entity_ids } of groups.values()) countShown(caller, disclosure, entity_ids);
+  return rows;
 };
 
 /** One row for a page of tokens. An entry for each would flood the log. */

@@ -32,6 +32,8 @@ export type NewLog = {
   application_id?: string | undefined;
   /** The application whose rights code had, or an open proxy. */
   code_application_id?: string | undefined;
+  /** Why a member asked to see the value. */
+  reason?: string | undefined;
   /** The run that begins with this row, for a statement of its own: no column. */
   run?: SignedBegunRun | undefined;
   /** What the event of this row says beside: no column. The API key of a change, or containers of tokens that are gone. */
@@ -63,6 +65,7 @@ const LOG_COLUMNS = [
   'is_list boolean',
   'application_id uuid',
   'code_application_id uuid',
+  'reason text',
   'mac uuid',
 ];
 export const LOG_RECORD = LOG_COLUMNS.join(', ');

@@ -34,7 +34,7 @@ test('a row without the columns that were added later has the MAC that it always
     mac: 'c973dfc7-89cc-09dd-1a27-81389bbf9aa7',
   });
   expect(macs.isIntact(line)).toBe(true);
-  for (const name of ['application_id', 'code_application_id'] as const) {
+  for (const name of ['application_id', 'code_application_id', 'reason'] as const) {
     const named = { ...row, [name]: application_id };
     expect(macs.macOf(tenant_id, named)).not.toBe(macs.macOf(tenant_id, row));
     expect(macs.isIntact(line.replace('"mac"', `"${name}":"${application_id}","mac"`))).toBe(false);

@@ -33,6 +33,7 @@ const textOf = (tenant_id: string, row: NewLog): string =>
     outcome: row.outcome,
     proxy_id: lower(row.proxy_id),
     reactor_id: lower(row.reactor_id),
+    reason: row.reason ?? undefined,
     tenant_id: lower(tenant_id),
     trace_id: row.trace_id ?? undefined,
   });

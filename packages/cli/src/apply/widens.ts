@@ -147,10 +147,12 @@ const reactorWidens = (before: Attributes | undefined, after: Attributes): strin
 
 const tenantWidens = ({ settings }: Attributes, changed: Attributes): string[] => {
   const given = changed['settings'] as Attributes | undefined;
-  const was = (settings as Attributes | undefined)?.['require_second_factor'];
-  return given && 'require_second_factor' in given && was === 'true'
-    ? ['members do not need a second factor any more']
-    : [];
+  const isLost = (name: string, asks: string): boolean =>
+    given !== undefined && name in given && (settings as Attributes | undefined)?.[name] === asks;
+  return [
+    ...(isLost('require_second_factor', 'true') ? ['members do not need a second factor any more'] : []),
+    ...(isLost('reveal_reason', 'required') ? ['members see values without a reason'] : []),
+  ];
 };
 
 export const widensOf = ({ kind, current, changed }: Pick<Step, 'kind' | 'current' | 'changed'>): string[] => {

@@ -11,6 +11,7 @@ const FOLDED = [
   'actor_id',
   'application_id',
   'code_application_id',
+  'reason',
   'reactor_id',
   'proxy_id',
   'destination_host',
@@ -29,6 +30,7 @@ export type FoldedEntry = Counts & {
   actor_id: string | null;
   application_id: string | null;
   code_application_id: string | null;
+  reason: string | null;
   reactor_id: string | null;
   proxy_id: string | null;
   destination_host: string | null;

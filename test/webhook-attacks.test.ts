@@ -303,7 +303,27 @@ describe('to forge an event', () => {
     const { delivery_id } = await withFailed({ container: '/pci/' });
     await create({ name: 'Other', url: url('/other'), events: ['token.deleted'] });
     await server.sql(`UPDATE webhook_deliveries SET ${change} WHERE id = $1`, [delivery_id]);
+    server.logLines.length = 0;
     expect(await settle()).toEqual([]);
+    const states = 'SELECT state, error, attempts FROM webhook_deliveries WHERE tenant_id = $1';
+    expect(await server.sql(states, [tenant.tenant_id])).toEqual([{ state: 'dead', error: 'TAMPERED', attempts: 2 }]);
+    const lines = server.logLines.filter((line) => line.includes('"alarm"'));
+    expect(lines).toEqual([expect.stringMatching(/"alarm":"tampered","table":"webhook_deliveries"/)]);
+  });
+
+  test('a changed row ends at once, holds up no later event of its token, and is sent as it was if put back', async () => {
+    const { webhook, delivery_id } = await withFailed({ events: ['token.created', 'token.updated'] });
+    const [{ entity_id, sealed }] = await server.sql('SELECT entity_id, sealed FROM webhook_deliveries WHERE id = $1', [
+      delivery_id,
+    ]);
+    expect((await send('PATCH', `/tokens/${entity_id}`, { metadata: { a: '1' } })).status).toBe(200);
+    await server.sql(`UPDATE webhook_deliveries SET sealed = '\\x00' WHERE id = $1`, [delivery_id]);
+    expect((await settle()).map(({ body }) => JSON.parse(String(body)).type)).toEqual(['token.updated']);
+    const { data } = (await send('GET', `/webhooks/${webhook.id}/deliveries?state=dead`)).body;
+    expect(data).toEqual([expect.objectContaining({ id: delivery_id, error: 'TAMPERED' })]);
+    await server.sql('UPDATE webhook_deliveries SET sealed = $2 WHERE id = $1', [delivery_id, sealed]);
+    expect((await send('POST', `/webhooks/${webhook.id}/deliveries/${delivery_id}/replay`)).status).toBe(200);
+    expect((await settle()).map(({ body }) => JSON.parse(String(body)).type)).toEqual(['token.created']);
   });
 
   test('a row of which a writer of the database changed nothing is sent', async () => {

@@ -15,6 +15,7 @@ import { callToEnd } from '../support/backups.ts';
 import { createDatabase, type TestDatabase } from '../support/database.ts';
 import { invite, join } from '../support/people.ts';
 import { createDelivering } from '../../src/modules/webhooks/deliver.ts';
+import { askForReset } from '../support/password-resets.ts';
 import { codeOf, makeReactor, react } from '../support/reactors.ts';
 import { startServer, TEST_ROOT_KEY, type TestServer } from '../support/server.ts';
 import { makeProxy } from '../support/stored-proxies.ts';
@@ -203,6 +204,9 @@ describe('a data key', () => {
     const version = `/reactors/${reactor.id}/versions/1`;
     const person = await join(server);
     await invite(server, 'invited@example.com');
+    await askForReset(server, person.email);
+    const mails = `SELECT DISTINCT kind FROM mail_outbox WHERE sealed IS NOT NULL ORDER BY kind`;
+    expect(await server.sql(mails)).toEqual([{ kind: 'invitation' }, { kind: 'password_reset' }]);
     const settings = {
       issuer: 'https://login.example.com',
       client_id: 'vault',

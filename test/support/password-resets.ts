@@ -24,18 +24,24 @@ export type ResetServer = ConsoleServer & {
   linkFor(email: string, headers?: Record<string, string>): Promise<string>;
 };
 
+export const askForReset = async (
+  server: Pick<TestServer, 'request' | 'ctx'>,
+  email: string,
+  headers: Record<string, string> = {},
+): Promise<Answer> => {
+  const answer = await openBrowser(server).post(ASK_PATH, { email }, headers);
+  // Does the work in the background.
+  await server.ctx.refusals.finishBackground();
+  return answer;
+};
+
 export const startResetServer = async (environment: Record<string, string> = {}): Promise<ResetServer> => {
   const smtp = await startSmtp();
   const server = await startConsole(
     { SMTP_URL: smtp.url, MAIL_FROM: 'Strongroom <vault@example.com>', PUBLIC_URL: BASE_URL, ...environment },
     { ca: smtp.ca },
   );
-  const ask = async (email: string, headers: Record<string, string> = {}): Promise<Answer> => {
-    const answer = await openBrowser(server).post(ASK_PATH, { email }, headers);
-    // Does the work in the background.
-    await server.ctx.refusals.finishBackground();
-    return answer;
-  };
+  const ask = (email: string, headers: Record<string, string> = {}) => askForReset(server, email, headers);
   const mailsTo = async (email: string): Promise<ReceivedMail[]> => {
     await sendDueMails(server.ctx, consoleUrlOf(server.ctx.config, server.base_url));
     return smtp.mails.filter(({ to }) => to.includes(email));

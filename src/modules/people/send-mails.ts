@@ -1,7 +1,8 @@
 // Sends mails in the background: sealed while they wait, at least once, with retries.
 import { setTimeout as pause } from 'node:timers/promises';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, type SealedPlace, sealText, type Sealing } from '../../platform/keys/sealed-text.ts';
+import { noteTampered } from '../../platform/db/signed-rows.ts';
+import { openIntact, type SealedPlace, sealText, type Sealing } from '../../platform/keys/sealed-text.ts';
 import {
   claimMails,
   countWaitingMails,
@@ -69,21 +70,28 @@ const words: Record<MailKind, (mail: Parameters<typeof wordInvitation>[0]) => Ma
   webhook_paused: ({ tenant_name, secret }) => wordWebhookPaused({ tenant_name, name: secret }),
 };
 
-const sendOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<void> => {
+/** @returns false, after an alarm, for a mail that was changed in the database: it never opens, and is given up. */
+const sendOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<boolean> => {
   const { tenant_id, tenant_name, id, kind, sealed, expires_at } = claimed;
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const { email, secret } = JSON.parse(openText(ctx, keys, placeOf(tenant_id, id, kind), sealed)) as SealedMail;
+  const opened = openIntact(ctx, keys, placeOf(tenant_id, id, kind), sealed);
+  if (opened === undefined) {
+    noteTampered(ctx, { table: 'mail_outbox', tenant_id, row_id: id });
+    return false;
+  }
+  const { email, secret } = JSON.parse(opened) as SealedMail;
   await mailer.send({ id, to: email, ...words[kind]({ tenant_name, base_url, secret, expires_at }) });
+  return true;
 };
 
 /** Retries after any failure until the link expires. @returns whether the mail was sent. */
 const tryOne = async (ctx: Sending, mailer: Mailer, base_url: string, claimed: ClaimedMail): Promise<boolean> => {
   try {
-    await sendOne(ctx, mailer, base_url, claimed);
+    const isSent = await sendOne(ctx, mailer, base_url, claimed);
     // If this process dies here, another one sends the mail again.
     await finishMail(ctx.db, claimed);
-    ctx.metrics.count('strongroom_mails_total', { result: 'sent' });
-    return true;
+    ctx.metrics.count('strongroom_mails_total', { result: isSent ? 'sent' : 'failed' });
+    return isSent;
   } catch (error) {
     ctx.metrics.count('strongroom_mails_total', { result: 'failed' });
     const { tenant_id, id: mail_id, attempts } = claimed;

@@ -2,7 +2,7 @@
 import { deliveryIdOf, type StoredEvent } from '../../platform/db/events.ts';
 import { noteTampered } from '../../platform/db/signed-rows.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
-import { openText, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
+import { openIntact, type SealedPlace, sealText } from '../../platform/keys/sealed-text.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { containerCovers } from '../access/containers.ts';
 import { openToken, shownData } from '../tokens/tokens.ts';
@@ -44,7 +44,8 @@ const findMask = async (
 
 /**
  * The body of an attempt: that of the first one, or a new one.
- * @param container of the webhook. @returns undefined, after an alarm, for an event that no server wrote, or wrote for another webhook.
+ * @param container of the webhook. @returns undefined, after an alarm, for a row that no server wrote as it is: its event or its kept
+ * body was changed, or is of another webhook.
  */
 export const bodyOf = async (
   ctx: WebhooksContext,
@@ -55,11 +56,13 @@ export const bodyOf = async (
   const { tenant_id, keys } = about;
   const { id, webhook_id, event: text, mac, count, sealed } = delivery;
   const isOurs = ctx.db.logMacs.macOfEvent(tenant_id, text) === mac;
-  if (!isOurs || deliveryIdOf(webhook_id, JSON.parse(text) as StoredEvent) !== id) {
+  const isOwn = isOurs && deliveryIdOf(webhook_id, JSON.parse(text) as StoredEvent) === id;
+  const kept = isOwn && sealed ? openIntact(ctx, keys, placeOf(tenant_id, id), sealed) : undefined;
+  if (!isOwn || (sealed && kept === undefined)) {
     noteTampered(ctx, { table: 'webhook_deliveries', tenant_id, row_id: id });
     return undefined;
   }
-  if (sealed) return openText(ctx, keys, placeOf(tenant_id, id), sealed);
+  if (kept !== undefined) return kept;
   const { type, occurred_at, entity_id, facts } = JSON.parse(text) as StoredEvent;
   const data = { ...facts, ...(count !== null && { count }) };
   const isShown = container !== null && (type === 'token.created' || type === 'token.updated');

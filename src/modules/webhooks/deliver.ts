@@ -13,7 +13,6 @@ import {
   claimDeliveries,
   type ClaimedDelivery,
   countWaiting,
-  dropDelivery,
   type DueWebhook,
   findDueWebhooks,
   finishDelivery,
@@ -48,6 +47,9 @@ const USABLES_MAX = 1_000;
 const NOTICES_MS = 30_000;
 
 type Attempt = { status: number | null; error: string | null };
+
+/** How a delivery ends whose row was changed in the database: nothing is sent, and no later attempt could be. */
+const TAMPERED: Attempt = { status: null, error: 'TAMPERED' };
 
 const USER_AGENT = 'Strongroom-Webhooks';
 
@@ -119,11 +121,12 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
     db: TenantDatabase,
     webhook: WebhookForDelivery,
     delivery: ClaimedDelivery,
-    { status, error }: Attempt,
-    sealed: Uint8Array,
+    result: Attempt,
+    sealed: Uint8Array | null,
   ): Promise<void> => {
     const now = ctx.now();
-    const retryMs = RETRY_MS[delivery.attempts - 1];
+    const { status, error } = result;
+    const retryMs = result === TAMPERED ? undefined : RETRY_MS[delivery.attempts - 1];
     const isDone = error === null || retryMs === undefined;
     const state = error === null ? 'delivered' : isDone ? 'dead' : 'waiting';
     const due_at = new Date(now.getTime() + (isDone ? 0 : retryMs));
@@ -136,6 +139,7 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
       if (webhook.failing_since) await noteSuccess(db, webhook.id);
       return;
     }
+    if (result === TAMPERED) return;
     const failingSince = await noteFailure(db, webhook.id, now);
     if (failingSince) await pauseFailing(ctx, db.tenant_id, webhook.id, failingSince);
   };
@@ -148,7 +152,7 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
     const keys = await ctx.keyring.tenantKeys(tenant_id);
     const destination = openDestination(ctx, tenant_id, keys, webhook.id, webhook.sealed);
     const body = await bodyOf(ctx, { tenant_id, keys }, delivery, webhook.container);
-    if (body === undefined) return dropDelivery(db, delivery.id);
+    if (body === undefined) return finish(db, webhook, delivery, TAMPERED, delivery.sealed);
     const headers = signedHeaders(destination, delivery.id, body, ctx.now());
     const result = await attempt(
       ctx,

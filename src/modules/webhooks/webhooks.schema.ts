@@ -200,7 +200,8 @@ export const deliveryRecord = z
     next_attempt_at: date('When it is sent next. Left out where it does not wait.').optional(),
     response_status: z.int().optional().meta({ description: 'The status of the last response.', example: 204 }),
     error: z.string().optional().meta({
-      description: 'Why the last attempt failed: `STATUS`, or the code of a failed connection.',
+      description:
+        'Why the last attempt failed: `STATUS`, the code of a failed connection, or `TAMPERED`: its row was changed in the database.',
       example: 'TIMEOUT',
     }),
   })

@@ -29,7 +29,8 @@ export type BoundColumn = (typeof TOKEN_COLUMNS)[number];
 export type SealedColumn = {
   /** As in the place of its values, see `Binding`. */
   record: string;
-  field: string;
+  /** Or the column that names it. */
+  field: string | { column: 'kind' };
   /** Ids are UUIDs, or texts. */
   id: 'uuid' | 'text';
   /** Whether the column `type` is part of the place. */
@@ -363,7 +364,8 @@ export const TABLES = {
   },
   mail_outbox: {
     backup: { left: 'lives for minutes: a mail that was sent since must not be sent again' },
-    sealed: { record: 'mail', field: 'invitation', id: 'uuid' },
+    sealed: { record: 'mail', field: { column: 'kind' }, id: 'uuid' },
+    isVerified: true,
   },
   webhook_deliveries: {
     backup: { left: 'an event that was delivered since must not be delivered again' },

@@ -39,13 +39,15 @@ const signedTableOf = (name: string): SignedTableName | undefined => {
 /** Tenants of one statement. */
 const TENANTS_MAX = 1_000;
 
-type SealedRow = BoundRow & { id: string; type?: string; is_old: boolean; sealed: Buffer | null };
+/** `kind`: the column that names the field of a mail. */
+type SealedRow = BoundRow & { id: string; type?: string; kind?: string; is_old: boolean; sealed: Buffer | null };
 
 const header = `substring(sealed for ${SEALED_HEADER_BYTES})`;
 
 /** A value that is sealed under the key of $3 comes without it. */
-const findSlice = ({ name, id, isTyped, bound = [] }: SealedTable): string => {
-  const columns = ['id', ...(isTyped ? ['type'] : []), ...bound, 'is_old', 'sealed'].join(', ');
+const findSlice = ({ name, id, isTyped, field, bound = [] }: SealedTable): string => {
+  const named = typeof field === 'string' ? [] : [field.column];
+  const columns = ['id', ...(isTyped ? ['type'] : []), ...named, ...bound, 'is_old', 'sealed'].join(', ');
   const rows = `SELECT ${columns.replace('sealed', 'CASE WHEN is_old THEN sealed END AS sealed')} FROM (
       SELECT *, coalesce(${header} <> $3, false) AS is_old FROM ${name}
       WHERE tenant_id = $1 AND id > $2::${id} ORDER BY id LIMIT $4) AS slice ORDER BY id`;
@@ -167,7 +169,8 @@ const resealRow = (
   row: SealedRow & { sealed: Buffer },
 ): { id: string; old: Buffer; sealed: Buffer } | undefined => {
   const { id, type, sealed: old } = row;
-  const { record, field, bound = [] } = table;
+  const { record, bound = [] } = table;
+  const field = typeof table.field === 'string' ? table.field : (row[table.field.column] as string);
   try {
     const place = { environment: ctx.environment, tenant_id, record, id, field, ...(type !== undefined && { type }) };
     const binding = { ...place, row: boundColumns(row, bound) };

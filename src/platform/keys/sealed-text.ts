@@ -18,12 +18,31 @@ const bindingOf = ({ environment }: Sealing, place: SealedPlace): Binding => ({
 export const sealText = (ctx: Sealing, keys: TenantKeys, place: SealedPlace, text: string): Buffer =>
   seal(keys.data, bindingOf(ctx, place), text, ctx.randomBytes);
 
+const openOrThrow = (ctx: Sealing, keys: TenantKeys, place: SealedPlace, sealed: Uint8Array): string => {
+  const key = keys.find(keyIdOf(sealed));
+  if (!key) throw new SealBroken();
+  return open(key, bindingOf(ctx, place), sealed).toString('utf8');
+};
+
+/** Opens a text of a row in a queue. @returns undefined if it does not open: the caller reports the row, and ends it. */
+export const openIntact = (
+  ctx: Sealing,
+  keys: TenantKeys,
+  place: SealedPlace,
+  sealed: Uint8Array,
+): string | undefined => {
+  try {
+    return openOrThrow(ctx, keys, place, sealed);
+  } catch (error) {
+    if (!(error instanceof SealBroken)) throw error;
+    return undefined;
+  }
+};
+
 /** Opens a text. @throws internal after an alarm if it does not open: it was changed or moved, or its key is missing. */
 export const openText = (ctx: Sealing, keys: TenantKeys, place: SealedPlace, sealed: Uint8Array): string => {
   try {
-    const key = keys.find(keyIdOf(sealed));
-    if (!key) throw new SealBroken();
-    return open(key, bindingOf(ctx, place), sealed).toString('utf8');
+    return openOrThrow(ctx, keys, place, sealed);
   } catch (error) {
     const { tenant_id, record, id } = place;
     ctx.log.error({ alarm: 'seal_broken', tenant_id, record, record_id: id }, 'a value of a record does not open');

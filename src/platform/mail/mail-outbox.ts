@@ -134,7 +134,7 @@ export const countWaitingMails = async ({ statements }: Pick<Database, 'statemen
   return row?.count ?? 0;
 };
 
-/** Clears a mail that was sent. */
+/** Clears a mail that was sent, or never can be. */
 export const finishMail = async (
   { prisma }: Pick<Database, 'prisma'>,
   { tenant_id, id }: ClaimedMail,

@@ -209,7 +209,7 @@ export type Finish = {
   due_at: Date;
   status: number | null;
   error: string | null;
-  sealed: Uint8Array;
+  sealed: Uint8Array | null;
 };
 
 /** Writes how an attempt ended, unless another process has claimed the delivery since. @returns whether it was written. */
@@ -229,14 +229,6 @@ export const wakeNext = async (
   now: Date,
 ): Promise<boolean> =>
   (await query('wake-next-delivery', WAKE_NEXT, [tenant_id, webhook_id, entity_id, now])).length > 0;
-
-/** A delivery that nothing must be sent of: a writer of the database has made or changed it. */
-export const dropDelivery = async ({ tenant_id, query }: OfTenant, id: string): Promise<void> => {
-  await query('drop-delivery', 'DELETE FROM webhook_deliveries WHERE tenant_id = $1 AND id = $2::uuid', [
-    tenant_id,
-    id,
-  ]);
-};
 
 const COUNT_WAITING = `
 SELECT tenant_id, webhook_id, count(*)::int AS count FROM webhook_deliveries WHERE state = 'waiting' GROUP BY tenant_id, webhook_id`;

@@ -311,7 +311,7 @@ describe('to forge an event', () => {
     expect(lines).toEqual([expect.stringMatching(/"alarm":"tampered","table":"webhook_deliveries"/)]);
   });
 
-  test('a changed row ends at once, holds up no later event of its token, and is sent as it was if put back', async () => {
+  test('a changed row ends at once and holds up no later event, and is sent again if put back', async () => {
     const { webhook, delivery_id } = await withFailed({ events: ['token.created', 'token.updated'] });
     const [{ entity_id, sealed }] = await server.sql('SELECT entity_id, sealed FROM webhook_deliveries WHERE id = $1', [
       delivery_id,

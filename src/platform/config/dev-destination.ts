@@ -30,6 +30,9 @@ export const readDevDestination = ({ echoFile }: DevelopmentEgress): DevDestinat
 export const LOCAL_HINT =
   'To reach a server of your own network, start the vault with EGRESS_PRIVATE_HOSTS=name:port, and with NODE_EXTRA_CA_CERTS=file if its certificate is of your own authority: it needs https and a host name such as localhost.';
 
-/** Names that public DNS does not have (RFC 6761, 6762, 8375), and names without a dot. */
+/**
+ * Names that public DNS does not have (RFC 6761, 6762, 8375, ICANN resolution 2024.07.29.06 for `internal`, and those that it withholds),
+ * and names without a dot. Only an operator can mean one of them.
+ */
 export const isLocalName = (host: string): boolean =>
   !host.includes('.') || /\.(?:localhost|local|internal|lan|home|home\.arpa|intranet|corp)$/.test(host);

@@ -11,7 +11,7 @@ import {
   isPrivateHost,
   portOf,
 } from './destination.ts';
-import { isLocalName, LOCAL_HINT } from '../config/dev-destination.ts';
+import { LOCAL_HINT } from '../config/dev-destination.ts';
 import { type AnswerBody, type AnswerHead, type RequestBody, startExchange } from './exchange.ts';
 import { afterSending, EgressFault, faultOf } from '../base/egress-fault.ts';
 import { type Headers, requestHeaders, responseHeaders, withoutPrefixes } from './headers.ts';
@@ -221,10 +221,9 @@ const targetOf = ({ href, protocol }: URL): string =>
   href.slice(href.indexOf('/', protocol.length + 2)).replace(/#.*/, '');
 
 /** In development, says how a server of the author's own network is reached. */
-const withLocalHint = ({ host, mayBePrivate }: CheckedHost, fault: EgressFault): EgressFault => {
+const withLocalHint = ({ mayBePrivate }: CheckedHost, fault: EgressFault): EgressFault => {
   const { code, message } = fault;
-  const isLocal =
-    code === 'DESTINATION_REFUSED' || (code === 'DNS' && isLocalName(host)) || (code === 'TLS' && mayBePrivate);
+  const isLocal = code === 'DESTINATION_REFUSED' || (code === 'TLS' && mayBePrivate);
   return isLocal ? new EgressFault(code, { sentence: `${message} ${LOCAL_HINT}`, cause: fault.cause }) : fault;
 };
 

@@ -5,7 +5,14 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { array, assert, constantFrom, property } from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import { type AllowLists, checkDestination, type EgressPolicy, isPrivateHost, portOf } from './destination.ts';
+import {
+  type AllowLists,
+  checkDestination,
+  type EgressPolicy,
+  isPrivateHost,
+  NOT_PUBLIC,
+  portOf,
+} from './destination.ts';
 import { loadConfig } from '../config/config.ts';
 import { echoFileIn, LOCAL_HINT } from '../config/dev-destination.ts';
 import { EgressFault } from '../base/egress-fault.ts';
@@ -153,6 +160,17 @@ test('a name without a dot is one of the operator, at its port alone', () => {
   expect(isPrivateHost(whole, new URL('https://a.payments:8443/'))).toBe(false);
 });
 
+test('a name that public DNS does not have is one of the operator, at its port alone', () => {
+  const policy = { privateHosts: [{ host: 'payments.internal', port: 8443 }] };
+  for (const end of ['localhost', 'local', 'internal', 'lan', 'home', 'home.arpa', 'intranet', 'corp']) {
+    for (const host of [`a.${end}`, `A.b.${end.toUpperCase()}.`, `payments.${end}`])
+      expect(judge(`https://${host}/`, policy), host).toBe(NOT_PUBLIC);
+    expect(judge(`https://${end}.example.com/`)).toBe(`${end}.example.com`);
+    expect(judge(`https://a.my${end}/`)).toBe(`a.my${end}`);
+  }
+  expect(judge('https://payments.internal:8443/', policy)).toBe('payments.internal');
+});
+
 test('every other rule holds for a host of the operator', () => {
   const policy = {
     privateHosts: [
@@ -193,6 +211,8 @@ describe('a server of the developer', () => {
     'http://127.0.0.1/',
     'https://127.0.0.1/',
     'https://[::1]/',
+    'https://shop.localhost/',
+    'https://mock.internal:8443/',
   ];
   const elsewhere = ['http://api.example.com/', 'https://api.example.com:22/', 'https://user@api.example.com/'];
 

@@ -39,6 +39,9 @@ const blockedPorts = new Set([
   6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ]);
 
+/** Of a name that public DNS does not have, and of one that leads to another address. */
+export const NOT_PUBLIC = 'The destination must be on the public internet.';
+
 const refused = (sentence: string, cause?: unknown): EgressFault =>
   new EgressFault('DESTINATION_REFUSED', { sentence, cause });
 
@@ -64,8 +67,9 @@ export const checkDestination = (policy: EgressPolicy, given: string | URL, allo
   const host = parseHost(policy, url.hostname);
   if (host !== url.hostname) url.hostname = host;
   const port = portOf(url);
-  if (!host.includes('.') && !isPrivateHost(policy, url)) {
-    throw refusedLocally(policy, 'The destination must be named by a full host name.');
+  if (isLocalName(host) && !isPrivateHost(policy, url)) {
+    const isFull = host.includes('.');
+    throw refusedLocally(policy, isFull ? NOT_PUBLIC : 'The destination must be named by a full host name.');
   }
   if (blockedPorts.has(port) || policy.ports?.includes(port) === false) {
     throw refused('The port of the destination is not allowed.');

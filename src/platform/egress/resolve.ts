@@ -3,6 +3,7 @@
 import { lookup, Resolver as DnsResolver } from 'node:dns/promises';
 import { isIPv4 } from 'node:net';
 import { isReachable } from './address.ts';
+import { NOT_PUBLIC } from './destination.ts';
 import { EgressFault } from '../base/egress-fault.ts';
 
 /** All addresses of a name, of both families. */
@@ -59,7 +60,7 @@ export const resolveAddress = async (
   const addresses = await within(resolve(host, signal), signal);
   // A name with an allowed and a forbidden address may be an attack (DNS rebinding), so one forbidden address is enough.
   if (!addresses.every((each) => isReachable(each, mayBePrivate))) {
-    throw new EgressFault('DESTINATION_REFUSED', { sentence: 'The destination must be on the public internet.' });
+    throw new EgressFault('DESTINATION_REFUSED', { sentence: NOT_PUBLIC });
   }
   // Prefer IPv4: more servers lack a route for IPv6 than for IPv4.
   const address = addresses.find((each) => isIPv4(each)) ?? addresses[0];

@@ -58,6 +58,7 @@ import { fieldsRoutes } from './modules/fields/fields.routes.ts';
 import { formulasRoutes } from './modules/code/formulas.routes.ts';
 import { reactorsRoutes } from './modules/reactors/reactors.routes.ts';
 import { proxiesRoutes } from './modules/proxy/proxies.routes.ts';
+import { forwardsRoutes } from './modules/proxy/forwards/forwards.routes.ts';
 import { proxyRoutes } from './modules/proxy/proxy.routes.ts';
 import { proxyComponents } from './modules/proxy/proxy.schema.ts';
 import { webhooksRoutes } from './modules/webhooks/webhooks.routes.ts';
@@ -168,6 +169,7 @@ const addApiRoutes = async (app: App, ctx: Context): Promise<void> => {
     formulasRoutes(scope, ctx);
     reactorsRoutes(scope, ctx);
     proxiesRoutes(scope, ctx);
+    forwardsRoutes(scope, ctx);
     answersRoutes(scope, ctx);
     applicationsRoutes(scope, ctx);
     applicationKeysRoutes(scope, ctx);

@@ -20,6 +20,13 @@ import {
   listRunRows,
   type RunFilter,
 } from '../src/modules/runs/rows.ts';
+import {
+  countForwards,
+  findForward,
+  type ForwardFilter,
+  forwardStates,
+  listForwardRows,
+} from '../src/modules/runs/forward-rows.ts';
 import { DELETE_RUNS, DELETE_USAGE } from '../src/platform/maintenance/sweep.ts';
 import { ADD_USAGE, ALL_APPLICATIONS, findUsage, LATENCY_BOUNDS_MS } from '../src/modules/access/rows/usage.ts';
 import { countFormulas, findFormulas, listFormulas } from '../src/modules/code/rows/formulas.ts';
@@ -107,6 +114,10 @@ INSERT INTO runs (tenant_id, id, kind, resource_id, actor_id, outcome, destinati
     CASE WHEN n % 1000 = 2 THEN 'crashed' ELSE 'success' END,
     CASE WHEN n % 1000 = 2 THEN 503 WHEN n % 1000 = 3 THEN 404 WHEN n % 1000 = 4 THEN 201 ELSE 200 END, id
   FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM audit_log) AS l;
+INSERT INTO forwards (tenant_id, id, state, actor_id, actor_type, proxy_id, method, destination_host, path_digest, token_ids)
+  SELECT tenant_id, id, CASE WHEN n % 1000 = 1 THEN 'unknown' ELSE 'answered' END, actor_id, 'application',
+    CASE WHEN n % 1000 = 2 THEN '${RARE_ACTOR}' ELSE '${ACTOR}' END::uuid, 'POST', 'api.example.com', 'x', '{}'
+  FROM (SELECT *, row_number() OVER (ORDER BY id) AS n FROM runs) AS r;
 INSERT INTO begun_runs (tenant_id, id, run, mac) SELECT tenant_id, id, '{}', id FROM runs;
 INSERT INTO usage_hours (tenant_id, hour, kind, application_id, requests, tokens, ms_5, ms_10, ms_25, ms_50, ms_100, ms_250,
     ms_500, ms_1000, ms_2500, ms_5000, ms_10000, ms_more)
@@ -532,6 +543,25 @@ describe('runs', () => {
     const before = { from: FIRST_ID, to: LAST_ID, at: new Date(1_790_000_000_000) };
     const counted = await countFailuresByHour(explaining, of, before);
     expect([...counted.values()].reduce((sum, count) => sum + count, 0)).toBeGreaterThan(5);
+  });
+});
+
+describe('forwards', () => {
+  test.each<[string, ForwardFilter]>([
+    ['everything', {}],
+    ['a state that is rare', { state: 'unknown' }],
+    ['a state that is not there', { state: 'failed' }],
+    ['a proxy with few', { proxy_id: RARE_ACTOR }],
+    ['a proxy and a state that is rare', { proxy_id: ACTOR, state: 'unknown' }],
+    ['a time', { from_id: FIRST_ID, to_id: LAST_ID }],
+  ])('are listed by %s', async (_, filter) => {
+    const db = { query: explaining, tenant_id: TENANT };
+    const found = await listForwardRows(db, filter, { offset: 0 }, 21);
+    expect(found.length > 0).toBe(!_.endsWith('not there'));
+    await listForwardRows(db, filter, { after: LAST_ID }, 21);
+    if (filter.state ?? filter.proxy_id) await countForwards(db, filter);
+    expect(forwardStates).toContain(found[0]?.state ?? 'failed');
+    if (found[0]) expect(await findForward(db, found[0].id)).toMatchObject(found[0]);
   });
 });
 

@@ -150,6 +150,7 @@ test('each permission is sensitive, or is one of these', () => {
   expect(others.toSorted()).toEqual(
     [
       'access:read',
+      'forward:read',
       'application:read',
       'log:read',
       'proxy:read',

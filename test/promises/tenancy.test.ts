@@ -29,6 +29,8 @@ type World = {
   delivery_id: string;
   /** Of the reactor. */
   run_id: string;
+  /** Of a request with an idempotency key. */
+  forward_id: string;
   member_id: string;
   user_id: string;
   invitation_id: string;
@@ -206,6 +208,13 @@ const table: Record<string, Row> = {
   'GET /logs': { path: () => '/logs', permission: 'log:read', status: 200 },
   'GET /runs': { path: () => '/runs', permission: 'log:read', status: 200 },
   'GET /runs/:id': { path: ({ run_id }) => `/runs/${run_id}`, permission: 'log:read', status: 200, names: ['run_id'] },
+  'GET /forwards': { path: () => '/forwards', permission: 'forward:read', status: 200 },
+  'GET /forwards/:id': {
+    path: ({ forward_id }) => `/forwards/${forward_id}?include=bodies`,
+    permission: 'forward:read',
+    status: 200,
+    names: ['forward_id'],
+  },
   'GET /logs/entity-types': { path: () => '/logs/entity-types', permission: 'log:read', status: 200 },
   'POST /sessions': { path: () => '/sessions', json: session, permission: 'session:create', status: 201 },
   'GET /sessions/:id': {
@@ -569,13 +578,16 @@ const makeWorld = async (): Promise<World> => {
     expect(body.data).toHaveLength(1);
     return body.data[0].id as string;
   });
+  const headers = { 'svc-proxy-url': house.url, 'svc-idempotency-key': 'order' };
+  const sent = await server.request('POST', '/proxy', { key: tenant.api_key, json: { id: token_id }, headers });
+  const forward_id = sent.headers.get('svc-forward-id') as string;
   const person = { first_name: 'Ada', last_name: '', password: PASSWORD };
   const accepted = await acceptInvitation(server.ctx, (await invite(server, newAddress(), tenant)).secret, person);
   if (accepted.kind !== 'accepted') throw new Error('no member was made');
   const { member_id, user_id } = accepted.member;
   const { id: invitation_id } = await invite(server, newAddress(), tenant);
   const people = { member_id, user_id, invitation_id };
-  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, webhook_id, delivery_id, run_id };
+  const code_ids = { formula_id, unused_formula_id, reactor_id, proxy_id, webhook_id, delivery_id, run_id, forward_id };
   return {
     tenant,
     token_id,

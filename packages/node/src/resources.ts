@@ -22,6 +22,7 @@ export const resources = {
     deleteKey: 'deleteApiKey',
     regenerateKey: 'regenerateApplicationKey',
   },
+  forwards: { list: 'listForwards', get: 'getForward' },
   health: { get: 'getHealth', getReadiness: 'getReadiness' },
   invitations: {
     create: 'createInvitation',

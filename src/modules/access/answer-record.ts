@@ -141,3 +141,10 @@ export const createAnswerRecord = (): AnswerRecord => {
     },
   };
 };
+
+/** The basis of an answer as if another caller had made the request: what its caller was allowed is asked of that one. */
+export const basisFor = (basis: AnswerBasis, { of, reader }: { of: string; reader: string }): AnswerBasis => {
+  const handOver = <T extends { actor_id: string }>(each: T): T =>
+    each.actor_id === of ? { ...each, actor_id: reader } : each;
+  return { ...basis, decisions: basis.decisions.map(handOver), counted: basis.counted.map(handOver) };
+};

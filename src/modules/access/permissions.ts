@@ -16,6 +16,7 @@ const descriptions = {
   'application:delete': 'Delete applications',
   'access:read': 'Read who may do what, and attest reviews of it',
   'log:read': 'Read logs',
+  'forward:read': 'Read forwarded requests that have an idempotency key',
   'reactor:create': 'Create reactors and reactor formulas',
   'reactor:read': 'Read reactors and reactor formulas',
   'reactor:update': 'Update reactors and reactor formulas',

@@ -43,6 +43,7 @@ const entityTypes: Record<string, string> = {
   'tenant:invitation': 'tenant_invitation',
   report: 'tenant',
   webhook: 'webhook',
+  forward: 'forward',
 };
 
 const operationOf: Record<string, Operation> = {

@@ -2,15 +2,20 @@
 // attempt that it follows: a process that was taken for dead changes nothing.
 import type { TenantQuery } from '../../platform/db/database.ts';
 import type { Query } from '../../platform/db/statements.ts';
+import { type Counted, COUNTED_MAX } from '../../platform/base/pagination.ts';
 
 /**
  * `begun`: nothing was sent yet. `sent`: it is being sent, or its response is awaited. `answered`: the destination responded. `unknown`: it
  * was sent, and no response is known. `failed`: nothing was sent.
  */
-export type ForwardState = 'begun' | 'sent' | 'answered' | 'unknown' | 'failed';
+export const forwardStates = ['begun', 'sent', 'answered', 'unknown', 'failed'] as const;
+
+export type ForwardState = (typeof forwardStates)[number];
 
 /** Whether the response is stored: with its body, without it, or not at all. */
-export type StoredAnswer = 'kept' | 'not_kept' | 'none';
+export const storedAnswers = ['kept', 'not_kept', 'none'] as const;
+
+export type StoredAnswer = (typeof storedAnswers)[number];
 
 export type ForwardRow = {
   id: string;
@@ -66,6 +71,58 @@ export const findByKey = async (
     is_dead: boolean | null;
   })[];
   return row && { route: row.route, forward: row.id === null ? undefined : row, isDead: row.is_dead === true };
+};
+
+/** A request with what is sealed of it. */
+export const findForward = async ({ query, tenant_id }: TenantQuery, id: string): Promise<ForwardRow | undefined> => {
+  const text = `SELECT ${COLUMNS}, sealed FROM forwards WHERE tenant_id = $1 AND id = $2::uuid`;
+  return ((await query('find-forward', text, [tenant_id, id])) as ForwardRow[])[0];
+};
+
+export type ForwardFilter = {
+  proxy_id?: string | undefined;
+  state?: ForwardState | undefined;
+  /** The id is at least this: ids are in the order of time. */
+  from_id?: string | undefined;
+  /** The id is below this. */
+  to_id?: string | undefined;
+};
+
+const whereOf = (tenant_id: string, { proxy_id, state, from_id, to_id }: ForwardFilter, after?: string) => {
+  const values: unknown[] = [tenant_id];
+  const where = ['tenant_id = $1'];
+  for (const [condition, value] of [
+    ['proxy_id =', proxy_id],
+    ['state =', state],
+    ['id >=', from_id],
+    ['id <', to_id],
+    ['id <', after],
+  ] as const)
+    if (value !== undefined)
+      where.push(`${condition} $${values.push(value)}${condition === 'state =' ? '' : '::uuid'}`);
+  return { where: where.join(' AND '), values };
+};
+
+export type ListedForward = Omit<ForwardRow, 'sealed'>;
+
+/** Newest first. */
+export const listForwardRows = async (
+  { query, tenant_id }: TenantQuery,
+  filter: ForwardFilter,
+  start: { offset?: number; after?: string },
+  limit: number,
+): Promise<ListedForward[]> => {
+  const { where, values } = whereOf(tenant_id, filter, start.after);
+  const text = `SELECT ${COLUMNS} FROM forwards WHERE ${where} ORDER BY id DESC LIMIT ${limit} OFFSET ${start.offset ?? 0}`;
+  return (await query(undefined, text, values)) as ListedForward[];
+};
+
+/** How many there are, up to COUNTED_MAX. */
+export const countForwards = async ({ query, tenant_id }: TenantQuery, filter: ForwardFilter): Promise<Counted> => {
+  const { where, values } = whereOf(tenant_id, filter);
+  const text = `SELECT count(*)::int AS count FROM (SELECT 1 FROM forwards WHERE ${where} LIMIT ${COUNTED_MAX + 1}) AS counted`;
+  const [{ count }] = (await query(undefined, text, values)) as [{ count: number }];
+  return { total: Math.min(count, COUNTED_MAX), capped: count > COUNTED_MAX };
 };
 
 /** A key of this kind is free only when it has expired: its claim outlives the process that made it. */

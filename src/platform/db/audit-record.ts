@@ -18,6 +18,7 @@ export const tokenEntities = [
 const otherEntities = [
   'access_review',
   'application',
+  'forward',
   'log',
   'proxy',
   'reactor',
@@ -115,6 +116,9 @@ export const KEY_CREATED = 'API key created';
 export const KEY_CHANGED = 'API key changed';
 /** The operator or a caller ended one of an application's API keys. */
 export const KEY_REVOKED = 'API key revoked';
+
+/** Records of requests that have an idempotency key. */
+export const FORWARDS_LISTED = 'Forwards listed';
 
 /** An event that tells nothing, to try a webhook. */
 export const WEBHOOK_PINGED = 'Webhook pinged';

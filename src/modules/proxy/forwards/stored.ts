@@ -2,6 +2,7 @@
 // behind it.
 import type { AnswerBasis } from '../../access/answer-record.ts';
 import { DAY_MS } from '../../../platform/base/times.ts';
+import { timeOfId } from '../../../platform/crypto/ids.ts';
 import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { openText, type Sealing, sealText } from '../../../platform/keys/sealed-text.ts';
@@ -63,6 +64,9 @@ export const openStored = (
   { tenant_id, keys }: { tenant_id: string; keys: TenantKeys },
   { id, sealed }: { id: string; sealed: Buffer },
 ): Stored => JSON.parse(openText(ctx, keys, placeOf(tenant_id, id), sealed)) as Stored;
+
+/** Whether the request of a record may still be opened: what is sealed goes with its key, also where the sweep is late. */
+export const isStoredAt = (id: string, now: Date): boolean => now.getTime() < timeOfId(id).getTime() + STORED_MS;
 
 const NAMES = 'cv[cv2]|csc|security[_\\-. ]?code';
 

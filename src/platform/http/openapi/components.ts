@@ -72,7 +72,7 @@ export const tags = [...sectionsOf(textOf(sections, 'Tags'), '##')].map(tagOf);
 export const tagGroups = [
   { name: 'Vault', tags: ['Tokenize', 'Tokens', 'Token associations', 'Sessions'] },
   { name: 'Compute', tags: ['Reactor formulas', 'Reactors'] },
-  { name: 'Network', tags: ['Proxy', 'Proxies', 'Webhooks'] },
+  { name: 'Network', tags: ['Proxy', 'Proxies', 'Forwards', 'Webhooks'] },
   {
     name: 'Administration',
     tags: ['Logs', 'Runs', 'Access', 'Applications', 'Permissions', 'Tenants', 'Members', 'Invitations', 'Health'],

@@ -1,0 +1,181 @@
+// Records of requests that have an idempotency key, as the API shows them. Each reading is logged.
+import { basisFor } from '../../access/answer-record.ts';
+import { checkReplay } from '../../access/idempotency.ts';
+import type { Work } from '../../access/work.ts';
+import { AppError, invalidField, notFound } from '../../../platform/base/errors.ts';
+import { countThenList, type Page, type PageRequest, readPage } from '../../../platform/base/pagination.ts';
+import { firstIdAt, timeOfId } from '../../../platform/crypto/ids.ts';
+import { FORWARDS_LISTED, logRow } from '../../../platform/db/audit-record.ts';
+import type { Headers } from '../../../platform/egress/headers.ts';
+import { judgeForwards } from '../../runs/forward-leases.ts';
+import {
+  countForwards,
+  findForward,
+  type ForwardFilter,
+  type ForwardRow,
+  type ListedForward,
+  listForwardRows,
+} from '../../runs/forward-rows.ts';
+import type { ProxyContext } from '../context.ts';
+import { isStoredAt, openStored, type Stored } from './stored.ts';
+
+/** A body as text, or in base64 where it is none. */
+export type ShownBody = { text?: string | undefined; base64?: string | undefined };
+
+export type ForwardRecord = {
+  id: string;
+  tenant_id: string;
+  state: string;
+  method: string;
+  destination_host: string;
+  path_digest: string;
+  proxy_id?: string | undefined;
+  token_ids: string[];
+  status?: number | undefined;
+  answer: string;
+  attempts: number;
+  replay_of?: string | undefined;
+  actor_id: string;
+  actor_type: string;
+  trace_id?: string | undefined;
+  begun_at: string;
+  sent_at?: string | undefined;
+  answered_at?: string | undefined;
+  request?: ShownRequest | undefined;
+  response?: ShownResponse | undefined;
+};
+
+type ShownRequest = {
+  url?: string | undefined;
+  path: string;
+  query: string;
+  header_names: string[];
+  body?: ShownBody | undefined;
+  is_body_stored: boolean;
+};
+
+type ShownResponse = { status: number; headers: { name: string; value: string }[]; body?: ShownBody | undefined };
+
+/** A half-open interval: from `start_date` on, and before `end_date`. */
+export type ForwardQuery = Pick<ForwardFilter, 'proxy_id' | 'state'> & {
+  start_date?: Date | undefined;
+  end_date?: Date | undefined;
+};
+
+const recordOf = (tenant_id: string, row: ListedForward): ForwardRecord => ({
+  id: row.id,
+  tenant_id,
+  state: row.state,
+  method: row.method,
+  destination_host: row.destination_host,
+  path_digest: row.path_digest,
+  proxy_id: row.proxy_id ?? undefined,
+  token_ids: row.token_ids,
+  status: row.status ?? undefined,
+  answer: row.answer,
+  attempts: row.attempts,
+  replay_of: row.replay_of ?? undefined,
+  actor_id: row.actor_id,
+  actor_type: row.actor_type,
+  trace_id: row.trace_id ?? undefined,
+  begun_at: timeOfId(row.id).toISOString(),
+  sent_at: row.sent_at?.toISOString(),
+  answered_at: row.answered_at?.toISOString(),
+});
+
+const bodyOf = (base64: string): ShownBody => {
+  const bytes = Buffer.from(base64, 'base64');
+  const text = bytes.toString('utf8');
+  return Buffer.from(text, 'utf8').equals(bytes) ? { text } : { base64 };
+};
+
+/** Values of headers may be credentials of the caller. */
+const namesIn = (headers: Headers): string[] => [...new Set(headers.map(([name]) => name))];
+
+const requestOf = ({ request }: Stored): ShownRequest => ({
+  url: request.destination_url,
+  path: request.path,
+  query: request.query,
+  header_names: namesIn(request.headers),
+  body: request.body === undefined ? undefined : bodyOf(request.body),
+  is_body_stored: request.body !== undefined || !request.hasBody,
+});
+
+/** Undefined where the reader may not use each token in it, as for a repeated request. @throws too_many_requests; unavailable. */
+const responseOf = async (
+  ctx: ProxyContext,
+  work: Work,
+  { actor_id, status }: ForwardRow,
+  { response, headers, basis }: Stored,
+): Promise<ShownResponse | undefined> => {
+  const shown = (all: Headers): ShownResponse['headers'] => all.map(([name, value]) => ({ name, value }));
+  if (!response || !basis) return headers && status !== null ? { status, headers: shown(headers) } : undefined;
+  try {
+    await checkReplay(ctx, work, basisFor(basis, { of: actor_id, reader: work.actor_id }));
+  } catch (error) {
+    if (error instanceof AppError && (error.code === 'forbidden' || error.code === 'conflict')) return undefined;
+    throw error;
+  }
+  return { status: response.status, headers: shown(response.headers), body: bodyOf(response.body) };
+};
+
+/** A record, with what is sealed of it. `stored` is undefined when its day is over. @throws notFound; internal; unavailable. */
+const openRecord = async (
+  ctx: ProxyContext,
+  { db, tenant_id }: Work,
+  id: string,
+): Promise<{ row: ForwardRow; stored: Stored | undefined }> => {
+  await judgeForwards(ctx, tenant_id);
+  const row = await findForward(db, id);
+  if (!row) throw notFound('forward');
+  const { sealed } = row;
+  if (!sealed || !isStoredAt(id, ctx.now())) return { row, stored: undefined };
+  return { row, stored: openStored(ctx, { tenant_id, keys: await ctx.keyring.tenantKeys(tenant_id) }, { id, sealed }) };
+};
+
+const parseCursor = ([id]: string[]): string | undefined =>
+  id !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : undefined;
+
+/** A page, newest first, without bodies. @throws invalidInput for the interval, and for a malformed cursor; unavailable. */
+export const listForwards = async (
+  ctx: ProxyContext,
+  work: Work,
+  input: { filter: ForwardQuery; page: PageRequest },
+): Promise<Page<ForwardRecord>> => {
+  const { start_date, end_date, ...others } = input.filter;
+  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
+  const filter: ForwardFilter = {
+    ...others,
+    from_id: start_date && firstIdAt(start_date.getTime()),
+    to_id: end_date && firstIdAt(end_date.getTime()),
+  };
+  const { db, tenant_id } = work;
+  await judgeForwards(ctx, tenant_id);
+  const { pagination, rows } = await readPage<ListedForward, string>(input.page, {
+    page: countThenList(
+      () => countForwards(db, filter),
+      (offset, limit) => listForwardRows(db, filter, { offset }, limit),
+    ),
+    cursor: {
+      of: ({ id }) => [id],
+      parse: parseCursor,
+      list: (after, limit) => listForwardRows(db, filter, { after }, limit),
+    },
+  });
+  const entity = { entity_type: 'log', entity_ids: [tenant_id], message: FORWARDS_LISTED };
+  await work.log([logRow(ctx, work, { operation: 'read', ...entity })]);
+  return { pagination, data: rows.map((row) => recordOf(tenant_id, row)) };
+};
+
+/** @throws notFound; too_many_requests; internal for what does not open; unavailable. */
+export const getForward = async (
+  ctx: ProxyContext,
+  work: Work,
+  { id, withBodies }: { id: string; withBodies: boolean },
+): Promise<ForwardRecord> => {
+  const { row, stored } = await openRecord(ctx, work, id);
+  await work.log([logRow(ctx, work, { operation: 'read', entity_type: 'forward', entity_ids: [id] })]);
+  const record = recordOf(work.tenant_id, row);
+  if (!withBodies || !stored) return record;
+  return { ...record, request: requestOf(stored), response: await responseOf(ctx, work, row, stored) };
+};

@@ -78,8 +78,8 @@ const shownResponse = z
       .array(
         z
           .object({
-            name: z.string().meta({ description: 'The name.', example: 'Content-Type' }),
-            value: z.string().meta({ description: 'The value.', example: 'application/json' }),
+            name: z.string().meta({ description: 'The name of the header.', example: 'Content-Type' }),
+            value: z.string().meta({ description: 'The value of the header.', example: 'application/json' }),
           })
           .meta({ id: 'ForwardHeader', description: 'A header of a kept response.' }),
       )
@@ -98,7 +98,7 @@ const forwardRecord = z
       'x-extensible-enum': [...forwardStates],
       example: 'answered',
     }),
-    method: z.string().meta({ description: 'The method.', example: 'POST' }),
+    method: z.string().meta({ description: 'The method of the request.', example: 'POST' }),
     destination_host: z.string().meta({
       description: 'The host of the destination, with the port where it is not 443.',
       example: 'api.example.com',

@@ -27,6 +27,11 @@ beforeAll(async () => {
     await make('/proxies', { name: 'P', destination_url: 'https://api.example.com', request_transform: { code } })
   )['id'];
   ids['webhook'] = (await make('/webhooks', { name: 'W', ...ofWebhook() }))['id'];
+  const sent = await server.request('POST', '/proxy', {
+    json: {},
+    headers: { 'svc-proxy-url': 'https://away.invalid', 'svc-idempotency-key': 'order' },
+  });
+  ids['forward'] = sent.headers.get('svc-forward-id') as string;
   ids['parent'] = (await make('/tokens', { data: 'x' }))['id'];
   ids['key'] = (await make(`/applications/${ids['application']}/keys`, {}))['id'];
 });
@@ -122,6 +127,12 @@ const bases: Base[] = [
   { operation: 'PUT /proxies/{id}/draft', path: '/proxies/:proxy/draft', schema: 'ProxyDraftRequest' },
   { operation: 'POST /proxies', schema: 'CreateProxyRequest', body: ofProxy },
   { operation: 'PUT /proxies/{id}', path: '/proxies/:proxy', schema: 'UpdateProxyRequest', body: ofProxy },
+  {
+    operation: 'POST /forwards/{id}/replay',
+    path: '/forwards/:forward/replay',
+    schema: 'ReplayForwardRequest',
+    body: () => ({ proxy_id: undefined }),
+  },
   { operation: 'POST /webhooks', schema: 'CreateWebhookRequest', body: ofWebhook },
   { operation: 'PUT /webhooks/{id}', path: '/webhooks/:webhook', schema: 'UpdateWebhookRequest', body: ofWebhook },
   { operation: 'POST /proxies/{id}/rotate-key', path: '/proxies/:proxy/rotate-key', schema: 'RotateProxyKeyRequest' },
@@ -169,7 +180,16 @@ const optionalsOf = (given: Node, path: Path = []): Path[] => {
 const schemaOf = ({ schema }: Base): Node => ({ $ref: `#/components/schemas/${schema}` });
 
 /** What differs between two records that are made of the same request. */
-const ownOfRecord = new Set(['id', 'key', 'secret', 'session_key', 'collect_url', 'email', 'allowed_addresses']);
+const ownOfRecord = new Set([
+  'id',
+  'trace_id',
+  'key',
+  'secret',
+  'session_key',
+  'collect_url',
+  'email',
+  'allowed_addresses',
+]);
 
 const comparable = (value: unknown): unknown => {
   if (Array.isArray(value)) return value.map(comparable);

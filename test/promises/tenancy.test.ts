@@ -215,6 +215,13 @@ const table: Record<string, Row> = {
     status: 200,
     names: ['forward_id'],
   },
+  'POST /forwards/:id/replay': {
+    path: ({ forward_id }) => `/forwards/${forward_id}/replay`,
+    json: {},
+    permission: 'forward:replay',
+    status: 201,
+    names: ['forward_id'],
+  },
   'GET /logs/entity-types': { path: () => '/logs/entity-types', permission: 'log:read', status: 200 },
   'POST /sessions': { path: () => '/sessions', json: session, permission: 'session:create', status: 201 },
   'GET /sessions/:id': {

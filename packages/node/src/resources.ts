@@ -22,7 +22,7 @@ export const resources = {
     deleteKey: 'deleteApiKey',
     regenerateKey: 'regenerateApplicationKey',
   },
-  forwards: { list: 'listForwards', get: 'getForward' },
+  forwards: { list: 'listForwards', get: 'getForward', replay: 'replayForward' },
   health: { get: 'getHealth', getReadiness: 'getReadiness' },
   invitations: {
     create: 'createInvitation',

@@ -14,8 +14,11 @@ declare module 'fastify' {
     idempotency: Claimed | undefined;
   }
   interface FastifyContextConfig {
-    /** `none`: keys are ignored. `brief`: the answer may hold plaintext or a key, and is kept for a short time. */
-    idempotency?: 'none' | 'brief';
+    /**
+     * `none`: keys are ignored. `brief`: the answer may hold plaintext or a key, and is kept for a short time. `own`: the operation has
+     * claims that outlive a process which dies.
+     */
+    idempotency?: 'none' | 'brief' | 'own';
   }
 }
 
@@ -93,6 +96,7 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
       } catch (error) {
         return done(error as Error);
       }
+    if (request.routeOptions.config.idempotency === 'own') return done();
     // It does nothing that could be repeated, and its answer is not that of the request.
     if (headers['svc-dry-run'] !== undefined) return done();
     if (headers['svc-idempotency-key'] === undefined && headers['idempotency-key'] === undefined) return done();

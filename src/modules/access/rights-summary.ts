@@ -113,7 +113,13 @@ const areas: readonly [prefix: string, noun: string][] = [
   ['tenant', 'the tenant and its settings'],
 ];
 
-const verbs: Record<string, string> = { create: 'create', read: 'read', update: 'change', delete: 'delete' };
+const verbs: Record<string, string> = {
+  create: 'create',
+  read: 'read',
+  update: 'change',
+  delete: 'delete',
+  replay: 'send again',
+};
 
 const joined = (words: readonly string[], last: 'and' | 'or'): string =>
   words.length < 2 ? words.join('') : `${words.slice(0, -1).join(', ')} ${last} ${words.at(-1)}`;

@@ -151,7 +151,7 @@ const forwardFrom = async (
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
     if (retry && work) {
       const { method } = request;
-      const asked = { work, run, retry, proxy, method, target, sentTo, headers, body: taken.whole };
+      const asked = { work, run, retry, proxy, method, target, base, sentTo, headers, body: taken.whole };
       const opened = await openForward(ctx, asked);
       if ('answer' in opened) {
         run.leave();

@@ -184,6 +184,12 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
   };
 };
 
+/** The current key of a stored proxy; undefined where there is none. @throws internal; unavailable. */
+export const findKeyOfProxy = async (ctx: LoadContext, tenant_id: string, id: string): Promise<string | undefined> => {
+  const row = await findUsableProxy(ctx.db.for({ tenant_id }), id);
+  return row && openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed).key;
+};
+
 /**
  * What a bound pins of a proxy: its destination host and its transforms, and what these run with, which may say where they send
  * values. A proxy without code uses no configuration and no application.

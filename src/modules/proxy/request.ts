@@ -30,8 +30,8 @@ export type ProxyRequest = IncomingBody & {
 /** Of a request with an idempotency key, see forwards/. */
 export type Retry = {
   key: string;
-  /** Told the id of its record, as soon as there is one. */
-  note(forwardId: string): void;
+  /** Told the id of its record, as soon as there is one. @param isBegun whether an attempt of this request has begun. */
+  note(forwardId: string, isBegun: boolean): void;
   /** Of a request that is sent once more, under another key. `destination_key`: where the destination may recognise the first one. */
   replay?: { of: string; destination_key: string | undefined };
 };

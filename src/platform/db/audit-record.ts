@@ -119,6 +119,7 @@ export const KEY_REVOKED = 'API key revoked';
 
 /** Records of requests that have an idempotency key. */
 export const FORWARDS_LISTED = 'Forwards listed';
+export const FORWARD_REPLAYED = 'Forward replayed';
 
 /** An event that tells nothing, to try a webhook. */
 export const WEBHOOK_PINGED = 'Webhook pinged';

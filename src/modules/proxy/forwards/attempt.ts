@@ -14,7 +14,7 @@ import type { ProxyContext } from '../context.ts';
 import { Delivery } from '../delivery.ts';
 import { type ProxyForUse, pinOfProxy } from '../proxy-finder.ts';
 import type { AnswerWithin, Retry } from '../request.ts';
-import { type SpelledUrl, spell, type Target } from '../target.ts';
+import { type Base, type SpelledUrl, spell, type Target } from '../target.ts';
 import { judgeForwards, keepLease, queueUnknown } from '../../runs/forward-leases.ts';
 import {
   beginAgain,
@@ -27,6 +27,7 @@ import {
 } from '../../runs/forward-rows.ts';
 import {
   hasLiteralCode,
+  OF_BODY,
   openStored,
   sealStored,
   type Stored,
@@ -44,6 +45,7 @@ export type Asked = {
   proxy: ProxyForUse | undefined;
   method: string;
   target: Target;
+  base: Base;
   sentTo: SpelledUrl;
   headers: Headers;
   body: Uint8Array | undefined;
@@ -51,14 +53,14 @@ export type Asked = {
 
 const RETRY_AFTER_SECONDS = 1;
 
-const inProgress = (forwardId?: string) =>
-  failure('idempotency_in_progress', 'A request with this idempotency key is under way.', {
+export const inProgress = (forwardId?: string, sentence = 'A request with this idempotency key is under way.') =>
+  failure('idempotency_in_progress', sentence, {
     retryAfterSeconds: RETRY_AFTER_SECONDS,
     forwardId,
   });
 
-export const outcomeUnknown = (forwardId: string) =>
-  failure('outcome_unknown', 'The outcome of the first request is not known.', { forwardId });
+export const outcomeUnknown = (forwardId: string, sentence = 'The outcome of the first request is not known.') =>
+  failure('outcome_unknown', sentence, { forwardId });
 
 const answerNotKept = ({ id, status }: ForwardRow) =>
   failure(
@@ -69,9 +71,6 @@ const answerNotKept = ({ id, status }: ForwardRow) =>
     },
   );
 
-/** Headers that say what the bytes of a body are. */
-const ofBody: ReadonlySet<string> = new Set(['content-type', 'content-encoding']);
-
 /** What a repetition must have in common with the first request. */
 const contentOf = (key: DigestKey, { method, proxy, target, sentTo, headers, body, retry }: Asked): string =>
   forwardDigest(key, 'content', [
@@ -79,7 +78,7 @@ const contentOf = (key: DigestKey, { method, proxy, target, sentTo, headers, bod
     method,
     ...(proxy ? [proxy.id, target.path, target.query] : ['', spell(sentTo), '']),
     ...headers
-      .filter(([name]) => ofBody.has(name.toLowerCase()))
+      .filter(([name]) => OF_BODY.has(name.toLowerCase()))
       .flatMap(([name, value]) => [name.toLowerCase(), value]),
     body ? sha256OfBytes(body) : '',
   ]);
@@ -98,14 +97,15 @@ const repeatOf = (key: DigestKey, { proxy, sentTo }: Pick<Asked, 'proxy' | 'sent
 const requestOf = (
   key: DigestKey,
   keyId: string,
-  { target, proxy, sentTo, headers, body, retry }: Asked,
+  { target, proxy, base, headers, body, retry }: Asked,
 ): StoredRequest => {
   const isStored = body === undefined || (body.byteLength <= STORED_BYTES_MAX && !hasLiteralCode(body));
   return {
     path: target.path,
     query: target.query,
     isBare: target.isBare,
-    destination_url: proxy ? undefined : spell(sentTo),
+    destination_url: proxy ? undefined : spell({ url: base.url, target: base.url.pathname + base.search }),
+    proxy_pin: proxy && pinOfProxy(key, proxy),
     headers,
     body: isStored && body ? Buffer.from(body).toString('base64') : undefined,
     hasBody: body !== undefined,
@@ -166,7 +166,7 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
     const found = seen?.isDead ? await findByKey(work.db, keyId, ctx.now()) : seen;
     if (!found) return { attempt: attemptOf(ctx, asked, { keys, keyId, content, release, first: undefined }) };
     const { forward } = found;
-    if (forward) retry.note(forward.id);
+    if (forward) retry.note(forward.id, false);
     if (found.route !== content)
       throw failure('idempotency_key_reused', 'The idempotency key was used for another request.', {
         forwardId: forward?.id,
@@ -284,7 +284,7 @@ const attemptOf = (
         await write(query, [...tokenIds]);
       });
       stopRenewing = keepLease(ctx, tenant_id, id);
-      retry.note(id);
+      retry.note(id, true);
     },
     answered,
     failed: async () => {

@@ -1,8 +1,11 @@
 // Routes and schemas of /forwards: the records of requests through the proxy that have an idempotency key.
 import { z } from 'zod';
+import { answer } from '../../../platform/http/answers.ts';
+import { optional } from '../../../platform/base/optional.ts';
 import type { App } from '../../../platform/http/app-type.ts';
 import {
   APPLICATION_ID,
+  bodyFailures,
   boundary,
   CARD_TOKEN_ID,
   commonFailures,
@@ -23,10 +26,12 @@ import {
 } from '../../../platform/http/schemas.ts';
 import { pageOf } from '../../../platform/base/pagination.ts';
 import { workOf } from '../../access/authenticate.ts';
+import { keyOf } from '../../access/idempotent-requests.ts';
 import { actorType } from '../../logs/logs.schema.ts';
 import { forwardStates, storedAnswers } from '../../runs/forward-rows.ts';
 import type { ProxyContext } from '../context.ts';
 import { getForward, listForwards } from './records.ts';
+import { replayForward } from './replay.ts';
 
 const FORWARD_ID = '019ac3d5-7f63-7b1e-9a64-0f2d7c5b8e13';
 
@@ -69,7 +74,7 @@ const shownRequest = z
       example: true,
     }),
   })
-  .meta({ id: 'ForwardedRequest', description: 'The request as it came, with expressions and no values of tokens.' });
+  .meta({ id: 'RecordedForward', description: 'The request as it came, with expressions and no values of tokens.' });
 
 const shownResponse = z
   .object({
@@ -164,6 +169,34 @@ const forwardPageExamples: { response: Examples } = {
   response: { page: { summary: 'A page', value: { pagination: onlyPage(1), data: [forward] } } },
 };
 
+const replayRequest = z
+  .object(
+    {
+      proxy_id: optional(givenUuid).meta({
+        description:
+          'Another stored proxy to send it through, which needs `proxy:read`. Left out: where it went first.',
+        example: PROXY_ID,
+      }),
+      accept_risk: optional(z.boolean('must be true or false')).meta({
+        description: 'True to send a request whose outcome is `unknown`: the destination may do it a second time.',
+        example: true,
+      }),
+    },
+    'the body must be an object',
+  )
+  .meta({ id: 'ReplayForwardRequest', description: 'How a request is sent once more.' })
+  .nullish();
+
+const replayExamples: { request: Examples; response: Examples } = {
+  request: { elsewhere: { summary: 'Through another proxy', value: { proxy_id: PROXY_ID } } },
+  response: {
+    elsewhere: {
+      summary: 'The new request was answered',
+      value: { ...forward, id: '019ac3d6-11c2-7d5f-8b0e-6a4f1d9c7e21', replay_of: FORWARD_ID },
+    },
+  },
+};
+
 const tags = ['Forwards'];
 
 export const forwardsRoutes = (app: App, ctx: ProxyContext): void => {
@@ -209,6 +242,32 @@ export const forwardsRoutes = (app: App, ctx: ProxyContext): void => {
     async (request) => {
       const { id } = request.params;
       return getForward(ctx, workOf(request), { id, withBodies: request.query.include === 'bodies' });
+    },
+  );
+
+  app.post(
+    '/forwards/:id/replay',
+    {
+      config: { permission: 'forward:replay', creates: '/forwards', idempotency: 'own' },
+      schema: {
+        operationId: 'replayForward',
+        summary: 'Send a forward again',
+        description:
+          'Sends a request once more, as a new one with its own record, with the rights, bounds and limits that the caller has now. Through another proxy, or one whose destination or code has changed, it has of the headers of the first request only those that say what the body is, and `Accept`. A request that is under way is a 409, and so is one whose outcome is not known (without `accept_risk`), and one that is not stored: after a day, or with a body over 256 KB or a security code.\n\nPermission: `forward:replay`, `token:use` too, and `proxy:read` for another proxy.',
+        tags,
+        alsoNeeds: ['token:use'],
+        params: forwardParams,
+        body: replayRequest,
+        isBodyOptional: true,
+        answer: 'The record of the new request, whatever became of it.',
+        examples: replayExamples,
+        response: { 201: forwardRecord, ...failures(...bodyFailures, 404) },
+      },
+    },
+    async (request, reply) => {
+      const { proxy_id, accept_risk = false } = request.body ?? {};
+      const replay = { id: request.params.id, proxy_id, accept_risk, key: keyOf(request) };
+      return answer(reply, await replayForward(ctx, workOf(request), replay));
     },
   );
 };

@@ -62,7 +62,7 @@ export type ForwardQuery = Pick<ForwardFilter, 'proxy_id' | 'state'> & {
   end_date?: Date | undefined;
 };
 
-const recordOf = (tenant_id: string, row: ListedForward): ForwardRecord => ({
+export const recordOf = (tenant_id: string, row: ListedForward): ForwardRecord => ({
   id: row.id,
   tenant_id,
   state: row.state,
@@ -120,7 +120,7 @@ const responseOf = async (
 };
 
 /** A record, with what is sealed of it. `stored` is undefined when its day is over. @throws notFound; internal; unavailable. */
-const openRecord = async (
+export const openRecord = async (
   ctx: ProxyContext,
   { db, tenant_id }: Work,
   id: string,

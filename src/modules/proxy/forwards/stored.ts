@@ -13,13 +13,18 @@ export const STORED_BYTES_MAX = 256 * 1024;
 /** How long a request and its response are stored, and its key is taken. */
 export const STORED_MS = DAY_MS;
 
+/** Headers that say what the bytes of a body are. */
+export const OF_BODY: ReadonlySet<string> = new Set(['content-type', 'content-encoding']);
+
 export type StoredRequest = {
   /** As spelled, without the proxy key. */
   path: string;
   query: string;
   isBare: boolean;
-  /** Of a request that named its destination. */
+  /** Of a request that named its destination, without its own path and query. */
   destination_url?: string | undefined;
+  /** Of the stored proxy, as a bound pins it. */
+  proxy_pin?: string | undefined;
   /** Those that were forwarded. */
   headers: Headers;
   /** Base64. Undefined for none, and where it is not stored. */

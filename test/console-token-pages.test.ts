@@ -628,6 +628,33 @@ describe('where a value may go', () => {
     expect(await boundOf(id)).toBeUndefined();
   });
 
+  test('has an allowance, which stays when the form is saved again', async () => {
+    const { id } = await create({ data: 'x' });
+    const json = { name: 'Payments', destination_url: 'https://api.example.com' };
+    const proxy = (await server.request('POST', '/proxies', { json })).body;
+    const fields = {
+      proxies: proxy.id,
+      allowance_max_amount: '2000',
+      allowance_currency: 'USD',
+      allowance_max_total: '5000',
+      allowance_merchant_id: 'acme',
+    };
+    await browser.get(pathOf(id));
+    expect((await browser.post(`${pathOf(id)}/bound`, fields)).status).toBe(303);
+    const allowance = { max_amount: 2000, currency: 'usd', max_total: 5000, merchant_id: 'acme' };
+    expect(await boundOf(id)).toEqual({ proxies: [proxy.id], allowance });
+    const page = await browser.get(pathOf(id));
+    expect(textOf(page.text)).toContain('at most 2000 usd a request, in minor units');
+    expect(textOf(page.text)).toContain('0 of 5000 usd are charged');
+    for (const value of ['2000', 'usd', '5000', 'acme']) expect(page.text).toContain(`value="${value}"`);
+    const again = { ...fields, max_uses: '3', allowance_currency: 'us' };
+    const refused = await browser.post(`${pathOf(id)}/bound`, again);
+    expect(textOf(refused.text)).toContain('It must be the three letters of a currency');
+    await browser.get(pathOf(id));
+    expect((await browser.post(`${pathOf(id)}/bound`, { ...again, allowance_currency: 'usd' })).status).toBe(303);
+    expect(await boundOf(id)).toEqual({ proxies: [proxy.id], allowance, max_uses: 3 });
+  });
+
   test('has its errors beside the fields, and keeps what was typed', async () => {
     const { id } = await create({ data: 'x' });
     await browser.get(pathOf(id));

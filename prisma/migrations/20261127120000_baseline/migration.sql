@@ -291,12 +291,14 @@ CREATE INDEX token_associations_tenant_id_child_id_idx ON token_associations (te
 CREATE INDEX token_associations_tenant_id_parent_id_child_created_at_chi_idx
   ON token_associations (tenant_id, parent_id, child_created_at, child_id DESC);
 
--- Uses of a token whose bound, or the access rule of an application, counts them. The application of its own bound is all zeros.
+-- Uses of a token whose bound, or the access rule of an application, counts them, and the sum of the amounts in minor units. The
+-- application of its own bound is all zeros.
 CREATE TABLE token_uses (
   tenant_id UUID NOT NULL,
   token_id TEXT COLLATE "C" NOT NULL,
   application_id UUID NOT NULL,
   uses INTEGER NOT NULL,
+  total BIGINT NOT NULL,
   PRIMARY KEY (tenant_id, token_id, application_id),
   FOREIGN KEY (tenant_id, token_id) REFERENCES tokens (tenant_id, id) ON DELETE CASCADE
 );

@@ -1,6 +1,6 @@
 // Looks up the proxies and reactors that a bound names, and pins what they are now.
 import { badRequest, FieldErrorCollector, invalidInput } from '../../platform/base/errors.ts';
-import { type Bound, type StoredBound, storeBound } from './bounds.ts';
+import { amountPinOf, type Bound, type Pins, type StoredBound, storeBound } from './bounds.ts';
 import type { AccessContext } from './context.ts';
 
 /** Each costs a look-up. */
@@ -38,15 +38,15 @@ export const pinEach = async (
 ): Promise<(StoredBound | undefined)[]> => {
   if (asked.every((each) => each === undefined)) return [];
   const keys = await ctx.keyring.tenantKeys(tenant_id);
-  const found = new Map<string, string | undefined>();
-  const pinOf = async (kind: keyof typeof kinds, id: string): Promise<string | undefined> => {
+  const found = new Map<string, Pins | undefined>();
+  const pinsOf = async (kind: keyof typeof kinds, id: string): Promise<Pins | undefined> => {
     const name = `${kind} ${id}`;
     if (found.has(name)) return found.get(name);
     if (found.size === TARGETS_OF_REQUEST_MAX)
       throw badRequest(`A request may name at most ${TARGETS_OF_REQUEST_MAX} proxies and reactors in bounds.`);
-    const pin = (await ctx.boundTargets[kind]?.(tenant_id, id))?.(keys.digest);
-    found.set(name, pin);
-    return pin;
+    const target = await ctx.boundTargets[kind]?.(tenant_id, id);
+    found.set(name, target);
+    return target;
   };
   const stored: (StoredBound | undefined)[] = [];
   for (const [index, each] of asked.entries()) {
@@ -55,9 +55,10 @@ export const pinEach = async (
     const pins: Record<string, string> = {};
     for (const kind of ['proxies', 'reactors'] as const)
       for (const [at, id] of (bound?.[kind] ?? []).entries()) {
-        const pin = await pinOf(kind, id);
-        if (pin === undefined) problems.add([...path, kind, at], kinds[kind], 'not_found');
-        else pins[id] = pin;
+        const target = await pinsOf(kind, id);
+        if (!target) problems.add([...path, kind, at], kinds[kind], 'not_found');
+        else pins[id] = target.pin(keys.digest);
+        if (target?.pinOfAmount && bound?.allowance) pins[amountPinOf(id)] = target.pinOfAmount(keys.digest);
       }
     if (problems.stopped) break;
     stored.push(bound && storeBound(bound, Object.keys(pins).length > 0 ? pins : undefined));

@@ -1,7 +1,11 @@
 // Bounds against a model: a use is allowed only if every bound allows it, and what is within a bound allows no more than it.
+import { inspect } from 'node:util';
 import { describe, expect, test } from 'vitest';
 import { prepareDigestKey } from '../../platform/crypto/digest.ts';
+import { createRandom, type Random } from '../../../test/support/random.ts';
+import { type Charge, findOverspend } from './allowance.ts';
 import {
+  amountPinOf,
   type Bound,
   type BoundPlace,
   boundPlaces,
@@ -22,19 +26,6 @@ const ids = ['p1', 'p2', 'r1', 'r2'];
 const versions = ['v1', 'v2'];
 const times = ['2026-05-01T00:00:00.000Z', '2026-07-01T00:00:00.000Z'];
 
-/** mulberry32: the same sets in each run. */
-const createRandom = (seed: number) => {
-  let state = seed;
-  return (below: number): number => {
-    state = (state + 0x6d2b79f5) | 0;
-    let t = Math.imul(state ^ (state >>> 15), 1 | state);
-    t = (t + Math.imul(t ^ (t >>> 7), 61 | t)) ^ t;
-    return ((t ^ (t >>> 14)) >>> 0) % below;
-  };
-};
-
-type Random = ReturnType<typeof createRandom>;
-
 const one = <T>(random: Random, of: readonly T[]): T => of[random(of.length)] as T;
 const some = <T>(random: Random, of: readonly T[]): T[] | undefined => {
   const chosen = of.filter(() => random(2) === 0);
@@ -50,43 +41,67 @@ const randomBound = (random: Random): StoredBound | undefined => {
     until: random(3) === 0 ? one(random, times) : undefined,
     max_uses: random(3) === 0 ? 1 + random(3) : undefined,
   };
+  if (bound.proxies && random(2) === 0)
+    bound.allowance = {
+      max_amount: 1 + random(3),
+      currency: one(random, ['usd', 'eur']),
+      merchant_id: one(random, [undefined, 'm1']),
+      max_total: one(random, [undefined, 3, 5]),
+    };
   const named = Object.entries(bound).filter(([, value]) => value !== undefined);
   if (named.length === 0) return undefined;
-  const pins = Object.fromEntries(ids.map((id) => [id, one(random, versions)]));
+  const pinned = [...ids, ...ids.map(amountPinOf)];
+  const pins = Object.fromEntries(pinned.map((id) => [id, one(random, versions)]));
   return storeBound(Object.fromEntries(named) as Bound, pins);
 };
 
 /** What a use is, with the version of the proxy or reactor, for the model. */
-type Asked = { use: Use; version: string; places: BoundPlace[] };
+type Asked = { use: Use; version: string; places: BoundPlace[]; hasAmount: boolean; charge: Charge };
 
 const randomUse = (random: Random): Asked => {
   const version = one(random, versions);
   const pin = () => version;
+  const hasAmount = random(4) > 0;
+  const charge = {
+    amount: BigInt(random(4)),
+    currency: one(random, ['usd', 'eur']),
+    merchant: one(random, [undefined, 'm1', 'm2']),
+    isShown: true,
+  };
   const places = some(random, boundPlaces) ?? ['body'];
   if (random(3) === 0)
-    return { use: { kind: 'run', reactor: { id: one(random, ['r1', 'r2']), pin } }, version, places };
+    return {
+      use: { kind: 'run', reactor: { id: one(random, ['r1', 'r2']), pin } },
+      version,
+      places,
+      hasAmount,
+      charge,
+    };
   const id = one(random, [undefined, 'p1', 'p2']);
   return {
     use: {
       kind: 'proxy',
       host: one(random, hosts),
-      proxy: id === undefined ? undefined : { id, pin },
+      proxy: id === undefined ? undefined : { id, pin, pinOfAmount: pin, hasAmount },
       hasCode: id !== undefined && random(2) === 0,
       placesOf: () => places,
     },
     version,
     places,
+    hasAmount,
+    charge,
   };
 };
 
 /** The rules of the documentation, one by one. */
-const modelAllows = (bound: StoredBound | undefined, { use, version, places }: Asked): boolean => {
+const modelAllows = (bound: StoredBound | undefined, { use, version, places, hasAmount, charge }: Asked): boolean => {
   if (bound === undefined) return true;
-  const { hosts: named, proxies, reactors } = bound;
+  const { hosts: named, proxies, reactors, allowance } = bound;
   const bindsDestination = named !== undefined || proxies !== undefined || reactors !== undefined;
   if (bound.until !== undefined && now >= new Date(bound.until)) return false;
   if (use.kind === 'run') {
     if (!bindsDestination) return true;
+    if (allowance) return false;
     return reactors !== undefined && reactors.includes(use.reactor.id) && bound.pins?.[use.reactor.id] === version;
   }
   if (bound.places !== undefined && !places.every((place) => bound.places?.includes(place))) return false;
@@ -96,11 +111,23 @@ const modelAllows = (bound: StoredBound | undefined, { use, version, places }: A
     pattern.startsWith('*.') ? use.host.endsWith(pattern.slice(1)) : pattern === use.host;
   if (named !== undefined && !named.some(isHost)) return false;
   if (proxies === undefined) return !use.hasCode;
-  return use.proxy !== undefined && proxies.includes(use.proxy.id) && bound.pins?.[use.proxy.id] === version;
+  if (use.proxy === undefined || !proxies.includes(use.proxy.id) || bound.pins?.[use.proxy.id] !== version)
+    return false;
+  if (!allowance) return true;
+  const { amount, currency, merchant } = charge;
+  return (
+    hasAmount &&
+    bound.pins[amountPinOf(use.proxy.id)] === version &&
+    currency === allowance.currency &&
+    amount > 0n &&
+    amount <= allowance.max_amount &&
+    (merchant === undefined || allowance.merchant_id === undefined || merchant === allowance.merchant_id)
+  );
 };
 
-const allows = (bound: StoredBound | undefined, { use }: Asked): boolean =>
-  findBreach(bound, use, { token_id: 't', key, now }) === undefined;
+const allows = (bound: StoredBound | undefined, { use, charge }: Asked): boolean =>
+  findBreach(bound, use, { token_id: 't', key, now }) === undefined &&
+  (bound?.allowance === undefined || findOverspend(bound.allowance, charge) === undefined);
 
 test('10,000 random sets of bounds decide as the model does, alone and together', () => {
   const random = createRandom(1);
@@ -111,7 +138,7 @@ test('10,000 random sets of bounds decide as the model does, alone and together'
     const wanted = bounds.every((bound) => modelAllows(bound, asked));
     expect(
       bounds.every((bound) => allows(bound, asked)),
-      JSON.stringify({ bounds, asked }),
+      inspect({ bounds, asked }, { depth: 9 }),
     ).toBe(wanted);
     if (wanted) allowed += 1;
   }
@@ -129,10 +156,12 @@ test('10,000 random pairs: a bound within another allows no use that the other r
     const inner = outer && fresh && random(2) === 0 ? ({ ...outer, ...fresh } as StoredBound) : fresh;
     if (!isWithin(inner, outer)) continue;
     within += 1;
+    const { max_total = Infinity } = inner?.allowance ?? {};
+    expect(max_total).toBeLessThanOrEqual(outer?.allowance?.max_total ?? Infinity);
     expect(outer?.max_uses === undefined || (inner?.max_uses ?? Infinity) <= outer.max_uses).toBe(true);
     for (let uses = 0; uses < 20; uses += 1) {
       const asked = randomUse(random);
-      if (allows(inner, asked)) expect(allows(outer, asked), JSON.stringify({ inner, outer, asked })).toBe(true);
+      if (allows(inner, asked)) expect(allows(outer, asked), inspect({ inner, outer, asked }, { depth: 9 })).toBe(true);
     }
   }
   expect(within).toBeGreaterThan(SETS / 20);

@@ -1,6 +1,7 @@
 // Bounds of a token or of an access rule: where a value may go, how often and until when. Parses, compares and decides. Knows no row
 // and no request: whatever opens a value describes its use, and gets back why the bound refuses it.
 import { z } from 'zod';
+import { type Allowance, allowanceAttributes, describeAllowance, isAllowedWithin } from './allowance.ts';
 import { AppError } from '../../platform/base/errors.ts';
 import { coversHost } from '../../platform/base/host-names.ts';
 import { optional } from '../../platform/base/optional.ts';
@@ -28,6 +29,7 @@ export type Bound = {
   max_uses?: number | undefined;
   /** ISO 8601. */
   until?: string | undefined;
+  allowance?: Allowance | undefined;
 };
 
 declare const pinned: unique symbol;
@@ -72,27 +74,46 @@ const attributes = {
   until: optional(until),
 };
 
-export const boundNames = Object.keys(attributes) as (keyof typeof attributes)[];
-
 const withoutAbsent = <T extends object>(given: T): T =>
   Object.fromEntries(Object.entries(given).filter(([, value]) => value !== undefined)) as T;
 
 /** Unknown names are problems with the nearest name: a bound that is misspelt binds nothing. */
-const knownNamesOnly = (given: Record<string, unknown>, ctx: z.RefinementCtx): void => {
-  for (const name of Object.keys(given).slice(0, BOUND_NAMES_MAX))
-    if (!Object.hasOwn(attributes, name))
-      ctx.addIssue({
-        code: 'custom',
-        path: [name],
-        message: unknownName(name, boundNames),
-        params: { code: 'unknown_name' },
-      });
-};
+const knownNamesOnly =
+  (known: readonly string[]) =>
+  (given: Record<string, unknown>, ctx: z.RefinementCtx): void => {
+    for (const name of Object.keys(given).slice(0, BOUND_NAMES_MAX))
+      if (!known.includes(name))
+        ctx.addIssue({
+          code: 'custom',
+          path: [name],
+          message: unknownName(name, known),
+          params: { code: 'unknown_name' },
+        });
+  };
+
+const objectOf = <T extends z.ZodRawShape>(shape: T) =>
+  z.looseObject(shape, 'must be an object').superRefine(knownNamesOnly(Object.keys(shape)));
+
+const allowanceNames = Object.keys(allowanceAttributes) as (keyof Allowance)[];
+
+const allowance = objectOf(allowanceAttributes).transform((given): Allowance =>
+  withoutAbsent(Object.fromEntries(allowanceNames.map((name) => [name, given[name]])) as Allowance),
+);
+
+const allAttributes = { ...attributes, allowance: optional(allowance) };
+
+export const boundNames = Object.keys(allAttributes) as (keyof typeof allAttributes)[];
+
+/** Without one, a proxy that anybody makes could say that the amount stands elsewhere. */
+const ALLOWANCE_ALONE = 'must stand beside proxies: they say where a request has its amount';
 
 /** What a request says of a bound. */
-export const boundSchema = z
-  .looseObject(attributes, 'must be an object')
-  .superRefine(knownNamesOnly)
+export const boundSchema = objectOf(allAttributes)
+  .refine((given) => given.allowance === undefined || given.proxies !== undefined, {
+    error: ALLOWANCE_ALONE,
+    path: ['allowance'],
+    when: ({ issues }) => issues.length === 0,
+  })
   .refine((given) => boundNames.some((name) => given[name] !== undefined), {
     error: `must have at least one of ${boundNames.join(', ')}`,
     when: ({ issues }) => issues.length === 0,
@@ -100,7 +121,10 @@ export const boundSchema = z
   .transform((given): Bound => withoutAbsent(Object.fromEntries(boundNames.map((name) => [name, given[name]]))));
 
 /** @param absent how an attribute may be absent. */
-const describeBound = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional) => {
+const describeBound = (
+  absent: <T extends z.ZodType>(schema: T) => z.ZodOptional,
+  allowanceInDocuments: { id: string; description: string },
+) => {
   const named = absent(z.array(z.string()).min(1).max(BOUND_NAMES_MAX));
   return z.object({
     hosts: named.meta({
@@ -130,6 +154,10 @@ const describeBound = (absent: <T extends z.ZodType>(schema: T) => z.ZodOptional
       description: 'The time from which the value is not used any more. The token itself stays.',
       example: '2030-09-27T19:23:57Z',
     }),
+    allowance: absent(z.object(describeAllowance(absent)).meta(allowanceInDocuments)).meta({
+      description:
+        'What a request may charge with the value. It stands beside `proxies`: the value passes only through those that say, in `amount`, where a request has its amount.',
+    }),
   });
 };
 
@@ -137,11 +165,19 @@ const BOUND_TEXT =
   'Where a value may go, how often and until when. It has at least one attribute, and every one holds. With `hosts`, `proxies` or `reactors`, reads show the mask to every caller.';
 
 /** For the OpenAPI document: of records, and of requests, where null is absence. */
-export const boundInDocuments = describeBound((schema) => schema.optional()).meta({
+const ALLOWANCE_TEXT = 'What a request may charge with a value.';
+
+export const boundInDocuments = describeBound((schema) => schema.optional(), {
+  id: 'Allowance',
+  description: ALLOWANCE_TEXT,
+}).meta({
   id: 'Bound',
   description: BOUND_TEXT,
 });
-export const boundRequestInDocuments = describeBound((schema) => schema.nullish()).meta({
+export const boundRequestInDocuments = describeBound((schema) => schema.nullish(), {
+  id: 'AllowanceRequest',
+  description: ALLOWANCE_TEXT,
+}).meta({
   id: 'BoundRequest',
   description: BOUND_TEXT,
 });
@@ -163,11 +199,24 @@ export const shownBound = (bound: StoredBound | null | undefined): Bound | undef
 export const bindsDestination = (bound: StoredBound | null | undefined): boolean =>
   bound != null && (bound.hosts !== undefined || bound.proxies !== undefined || bound.reactors !== undefined);
 
-/** A proxy or a reactor as it is now. @param pin computed where a bound names it. */
-export type BoundTarget = { id: string; pin: (key: DigestKey) => string };
+/** Digests of a proxy or a reactor as it is now, computed where a bound names it. */
+export type Pins = {
+  pin: (key: DigestKey) => string;
+  /** Of a proxy: where its requests have their amounts, for bounds with an allowance. */
+  pinOfAmount?: ((key: DigestKey) => string) | undefined;
+};
 
-/** Makes the digest of a proxy or reactor as it is now; undefined for an unknown id, and for one of another tenant. */
-export type FindPin = (tenant_id: string, id: string) => Promise<BoundTarget['pin'] | undefined>;
+export type BoundTarget = Pins & {
+  id: string;
+  /** Whether it is a proxy that says where its requests have their amounts. */
+  hasAmount?: boolean;
+};
+
+/** The name of the second pin of a proxy. */
+export const amountPinOf = (proxy_id: string): string => `${proxy_id} amount`;
+
+/** Finds a proxy or reactor as it is now; undefined for an unknown id, and for one of another tenant. */
+export type FindPin = (tenant_id: string, id: string) => Promise<Pins | undefined>;
 
 /** The modules of proxies and reactors set them. */
 export type BoundTargets = { proxies?: FindPin; reactors?: FindPin };
@@ -186,13 +235,21 @@ export type Use =
     }
   | { kind: 'run'; reactor: BoundTarget };
 
+const whatOf = (use: Use): string => (use.kind === 'proxy' ? `sent to ${use.host}` : 'used by this reactor');
+
 /** The attribute that refuses a use, and why. */
 export type Breach = { bound: keyof Bound; sentence: string; what: string };
 
 export const CHANGED = 'changed';
 const NOT_NAMED = 'does not name this';
 
-const isPinned = ({ pins }: StoredBound, { id, pin }: BoundTarget, key: DigestKey): boolean => pins?.[id] === pin(key);
+const isPinned = (
+  { pins, allowance: allowed }: StoredBound,
+  { id, pin, pinOfAmount }: BoundTarget,
+  key: DigestKey,
+): boolean => pins?.[id] === pin(key) && (!allowed || pins[amountPinOf(id)] === pinOfAmount?.(key));
+
+const NO_AMOUNT = 'needs a proxy that says where a request has its amount';
 
 const breachOfProxy = (
   bound: StoredBound,
@@ -205,7 +262,8 @@ const breachOfProxy = (
     return { bound: 'hosts', sentence: `${NOT_NAMED} host` };
   if (proxies) {
     if (!proxy || !proxies.includes(proxy.id)) return { bound: 'proxies', sentence: `${NOT_NAMED} proxy` };
-    return isPinned(bound, proxy, key) ? undefined : { bound: 'proxies', sentence: CHANGED };
+    if (!isPinned(bound, proxy, key)) return { bound: 'proxies', sentence: CHANGED };
+    return bound.allowance && !proxy.hasAmount ? { bound: 'allowance', sentence: NO_AMOUNT } : undefined;
   }
   if (!hosts) return { bound: 'reactors', sentence: 'names reactors only, and no proxy' };
   return hasCode ? { bound: 'proxies', sentence: `${NOT_NAMED} proxy, whose code would get the value` } : undefined;
@@ -213,11 +271,13 @@ const breachOfProxy = (
 
 const breachOfRun = (bound: StoredBound, reactor: BoundTarget, key: DigestKey): Omit<Breach, 'what'> | undefined => {
   if (!bound.reactors?.includes(reactor.id)) return { bound: 'reactors', sentence: `${NOT_NAMED} reactor` };
+  if (bound.allowance) return { bound: 'allowance', sentence: NO_AMOUNT };
   return isPinned(bound, reactor, key) ? undefined : { bound: 'reactors', sentence: CHANGED };
 };
 
 /**
- * Why a bound refuses a use; undefined where it does not. `max_uses` is not decided here: a use is counted with its log row.
+ * Why a bound refuses a use; undefined where it does not. `max_uses` is not decided here: a use is counted with its log row. Nor is the
+ * amount, which is read from the request as it leaves.
  * @param about the token, the key of the pins and the time.
  */
 export const findBreach = (
@@ -226,7 +286,7 @@ export const findBreach = (
   { token_id, key, now }: { token_id: string; key: DigestKey; now: Date },
 ): Breach | undefined => {
   if (!bound) return undefined;
-  const what = use.kind === 'proxy' ? `sent to ${use.host}` : 'used by this reactor';
+  const what = whatOf(use);
   if (bindsDestination(bound)) {
     const breach = use.kind === 'proxy' ? breachOfProxy(bound, use, key) : breachOfRun(bound, use.reactor, key);
     if (breach) return { ...breach, what };
@@ -243,8 +303,10 @@ export const findBreach = (
 export const usedUp = (bound: Bound, use: Use): Breach => ({
   bound: 'max_uses',
   sentence: `is ${bound.max_uses}, and as many uses are counted`,
-  what: use.kind === 'proxy' ? `sent to ${use.host}` : 'used by this reactor',
+  what: whatOf(use),
 });
+
+export const overspent = (sentence: string, use: Use): Breach => ({ bound: 'allowance', sentence, what: whatOf(use) });
 
 /** Of a log row: where values went. */
 type LoggedUse = {
@@ -287,9 +349,11 @@ const isSubset = (inner: readonly string[], outer: readonly string[]): boolean =
   inner.every((each) => outer.includes(each));
 
 /** Whether all names of a list are in another, each as it was pinned there. */
-const isNamedWithin = (inner: StoredBound, outer: StoredBound, kind: 'proxies' | 'reactors'): boolean =>
-  isSubset(inner[kind] ?? [], outer[kind] ?? []) &&
-  (inner[kind] ?? []).every((id) => inner.pins?.[id] === outer.pins?.[id]);
+const isNamedWithin = (inner: StoredBound, outer: StoredBound, kind: 'proxies' | 'reactors'): boolean => {
+  const isSame = (name: string): boolean => inner.pins?.[name] === outer.pins?.[name];
+  const isAsPinned = (id: string): boolean => isSame(id) && (!outer.allowance || isSame(amountPinOf(id)));
+  return isSubset(inner[kind] ?? [], outer[kind] ?? []) && (inner[kind] ?? []).every(isAsPinned);
+};
 
 /** Whether destinations are within those of a bound that names some. */
 const isGoingWithin = (inner: StoredBound, outer: StoredBound): boolean => {
@@ -310,6 +374,7 @@ export const isWithin = (inner: StoredBound | null | undefined, outer: StoredBou
   if (!outer) return true;
   if (!inner) return false;
   if (bindsDestination(outer) && !isGoingWithin(inner, outer)) return false;
+  if (!isAllowedWithin(inner.allowance, outer.allowance)) return false;
   if (outer.places && !(inner.places && isSubset(inner.places, outer.places))) return false;
   if (outer.max_uses !== undefined && !(inner.max_uses !== undefined && inner.max_uses <= outer.max_uses)) return false;
   return outer.until === undefined || (inner.until !== undefined && inner.until <= outer.until);

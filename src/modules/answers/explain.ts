@@ -73,9 +73,9 @@ const findDestination = async (
   if (!row) throw notFound('proxy');
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const route = openRoute(ctx, work.tenant_id, keys, row.id, row.sealed);
-  const { destination_url, request_transform, response_transform } = route;
+  const { destination_url, request_transform, response_transform, amount } = route;
   const code = { configuration: route.configuration ?? {}, application_id: row.application_id ?? undefined };
-  const proxy = { id: row.id, destination_url, request_transform, response_transform, ...code };
+  const proxy = { id: row.id, destination_url, request_transform, response_transform, amount, ...code };
   return { url: destination_url, proxyHosts: { hosts: hostsOf(row.allowed_hosts) }, proxy };
 };
 

@@ -35,6 +35,21 @@ ${textInput(form, { name: 'cvc_path', label: 'Place in the answer', hint: html`F
 ${textArea(form, { name: 'cvc_equals', label: 'Values there', hint: html`One on each line, such as <code>soft</code>` })}
 </details></fieldset>`;
 
+const amountFields = (form: ProxyForm): Html => html`<fieldset><legend>Amounts</legend>
+<p class="hint">Where a request has its amount. Values with an allowance pass only through a proxy that says so.</p>
+${textInput(form, { name: 'amount_value', label: 'Place of the amount', hint: html`Such as <code>$.amount</code>. Empty: none.` })}
+${textInput(form, { name: 'amount_currency', label: 'Place of the currency', hint: html`Such as <code>$.currency</code>` })}
+${selectField(form, {
+  name: 'amount_unit',
+  label: 'Unit of the amount',
+  options: [
+    ['minor', 'Minor units, such as cents'],
+    ['major', 'Units of the currency'],
+  ],
+})}
+${textInput(form, { name: 'amount_merchant', label: 'Place of the merchant', hint: 'Empty: not compared' })}
+</fieldset>`;
+
 const destinationCard = (form: ProxyForm, applications: readonly NamedRow[]): Html => html`<section class="card">
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
 ${textInput(form, { name: 'destination_url', label: 'Destination', hint: 'Path and query of a request are added to it', more: html` type="url" required placeholder="https://api.example.com/v1"` })}
@@ -42,6 +57,8 @@ ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Whe
 ${numberInput(form, { name: 'timeout_seconds', label: 'Timeout in seconds', hint: `For the head of a response: ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}` })}
 ${echoGuardField(form)}
 ${codeRuleFields(form)}
+${amountFields(form)}
+${textInput(form, { name: 'idempotency_header', label: 'Header of the idempotency key', hint: html`For a key of one request, such as <code>Idempotency-Key</code>. Empty: none.` })}
 <fieldset><legend>Callers</legend>
 ${checkField(form, { name: 'is_open', label: 'No API key needed', hint: 'Who has the key of the proxy may use it, with the rights of its application.' })}
 ${checkField(form, { name: 'is_literal', label: 'Expressions off', hint: 'Braces in requests are data, such as in webhooks of other systems.' })}

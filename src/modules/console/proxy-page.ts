@@ -69,6 +69,8 @@ const routeCard = (
 <dt>Timeout</dt><dd>${proxy.timeout_seconds} seconds for the head of a response</dd>
 ${proxy.echo_guard !== undefined && html`<dt>${ECHO_GUARD_LABEL}</dt><dd>${proxy.echo_guard}</dd>`}
 ${proxy.cvc?.until === 'answered' && html`<dt>Security codes</dt><dd>go when the answer has come</dd>`}
+${proxy.amount && html`<dt>Amount</dt><dd><code>${proxy.amount.value}</code> in ${proxy.amount.unit} units of <code>${proxy.amount.currency}</code></dd>`}
+${proxy.idempotency_header !== undefined && html`<dt>Idempotency key</dt><dd>in <code>${proxy.idempotency_header}</code></dd>`}
 <dt>Configuration</dt><dd>${list(Object.keys(proxy.configuration ?? {}), 'none')}</dd>
 <dt>Client certificate</dt><dd>${client_certificate ? html`until ${time(client_certificate.expires_at)}` : html`<span class="quiet">none</span>`}</dd>
 ${previous_key_ends_at !== undefined && html`<dt>Replaced key</dt><dd>until ${time(previous_key_ends_at)}</dd>`}

@@ -1,5 +1,6 @@
 // A stored proxy as the API returns it to the console's pages, and its form: what was typed, as a body of the API, with errors by field.
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
+import type { AmountRule } from '../proxy/amount-rule.ts';
 import type { CodeRule } from '../proxy/code-rule.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
@@ -22,6 +23,8 @@ export type Proxy = {
   timeout_seconds: number;
   echo_guard?: string;
   cvc?: CodeRule;
+  amount?: AmountRule;
+  idempotency_header?: string;
   request_transform?: Transform;
   response_transform?: Transform;
   application_id?: string;
@@ -43,6 +46,11 @@ const textFields = [
   'cvc_statuses',
   'cvc_path',
   'cvc_equals',
+  'amount_value',
+  'amount_currency',
+  'amount_unit',
+  'amount_merchant',
+  'idempotency_header',
   'request_transform',
   'response_transform',
   'expression',
@@ -136,6 +144,24 @@ const codeRuleOf = ({ cvc_until, cvc_statuses, cvc_path, cvc_equals }: Record<Co
   return { until: cvc_until, ...(Object.keys(keep).length > 0 && { keep }) };
 };
 
+type AmountField = 'amount_value' | 'amount_currency' | 'amount_unit' | 'amount_merchant';
+
+const typedAmountRule = (rule: AmountRule | undefined): Record<AmountField, string> => ({
+  amount_value: rule?.value ?? '',
+  amount_currency: rule?.currency ?? '',
+  amount_unit: rule?.unit ?? 'minor',
+  amount_merchant: rule?.merchant ?? '',
+});
+
+/** Undefined where no place was typed. */
+const amountRuleOf = (typed: Record<AmountField, string>): unknown => {
+  const [value, currency, merchant] = [typed.amount_value, typed.amount_currency, typed.amount_merchant].map((each) =>
+    each.trim(),
+  );
+  if (value === '' && currency === '' && merchant === '') return undefined;
+  return { value, currency, unit: typed.amount_unit, ...(merchant !== '' && { merchant }) };
+};
+
 export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyForm => {
   const { request_transform, response_transform } = proxy ?? {};
   const mask = isMask(response_transform) ? response_transform : undefined;
@@ -147,6 +173,8 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
     echo_guard: proxy?.echo_guard ?? '',
     ...typedCodeRule(proxy?.cvc),
+    ...typedAmountRule(proxy?.amount),
+    idempotency_header: proxy?.idempotency_header ?? '',
     request_transform: request_transform?.code ?? '',
     response_transform: mask ? '' : (response_transform?.code ?? ''),
     expression: mask?.expression ?? '',
@@ -227,6 +255,8 @@ export const bodyOfProxyForm = (
     timeout_seconds: numberOf(typed.timeout_seconds),
     echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
     cvc: codeRuleOf(typed),
+    amount: amountRuleOf(typed),
+    idempotency_header: typed.idempotency_header.trim() === '' ? undefined : typed.idempotency_header.trim(),
     request_transform: typed.request_transform === '' ? undefined : { code: typed.request_transform },
     response_transform: responseOf(typed),
     configuration: rows.length === 0 ? null : Object.fromEntries(rows.map((row) => [row.name, valueOfRow(row, proxy)])),
@@ -249,6 +279,11 @@ const renamed: Record<string, ProxyField> = {
   client_certificate: 'certificate',
   'client_certificate.certificate': 'certificate',
   'client_certificate.private_key': 'private_key',
+  amount: 'amount_value',
+  'amount.value': 'amount_value',
+  'amount.currency': 'amount_currency',
+  'amount.unit': 'amount_unit',
+  'amount.merchant': 'amount_merchant',
 };
 
 /** The fields of the rule about security codes, by the last name of their places. */

@@ -19,7 +19,13 @@ import { type ApiAnswer, isSuccess, type Submission, type Visit } from './visit.
 import { mayReveal } from '../people/roles.ts';
 
 const listNames = ['hosts', 'proxies', 'reactors'] as const;
-type FieldName = (typeof listNames)[number] | BoundPlace | 'max_uses' | 'until';
+const allowanceNames = ['max_amount', 'currency', 'max_total', 'merchant_id', 'checkout_session_id'] as const;
+type FieldName =
+  | (typeof listNames)[number]
+  | BoundPlace
+  | 'max_uses'
+  | 'until'
+  | `allowance_${(typeof allowanceNames)[number]}`;
 export type BoundForm = Fields<FieldName> & { lines: readonly string[]; status: number };
 
 const CHANGES = 'token:update';
@@ -32,13 +38,12 @@ const placeLabels: Record<BoundPlace, string> = {
 };
 
 const typedOf = ({ bound_to = {} }: ShownToken): Record<FieldName, string> => {
-  const { places, max_uses, until = '' } = bound_to;
+  const { places, max_uses, until = '', allowance } = bound_to;
   const lists = listNames.map((name) => [name, bound_to[name]?.join('\n') ?? '']);
   const ticked = boundPlaces.map((place) => [place, places?.includes(place) === true ? 'yes' : '']);
-  return { ...Object.fromEntries([...lists, ...ticked]), max_uses: max_uses?.toString() ?? '', until } as Record<
-    FieldName,
-    string
-  >;
+  const allowed = allowanceNames.map((name) => [`allowance_${name}`, String(allowance?.[name] ?? '')]);
+  const named = Object.fromEntries([...lists, ...ticked, ...allowed]);
+  return { ...named, max_uses: max_uses?.toString() ?? '', until } as Record<FieldName, string>;
 };
 
 const formOf = (form: Fields<FieldName>): Html => html`
@@ -47,12 +52,28 @@ ${textArea(form, { name: 'proxies', label: 'Proxies', hint: 'Ids of stored proxi
 ${textArea(form, { name: 'reactors', label: 'Reactors', hint: 'Ids of reactors whose code gets it, one on each line. Each is pinned as it is now.' })}
 <fieldset><legend>Where it may stand in a request</legend>${boundPlaces.map((name) => checkField(form, { name, label: placeLabels[name] }))}<small>None ticked: anywhere.</small></fieldset>
 ${numberInput(form, { name: 'max_uses', label: 'Uses', hint: 'How many requests and runs, from 1 to 1,000. Empty: any number.' })}
-${textInput(form, { name: 'until', label: 'Until', hint: 'When uses end, such as 2030-09-27T19:23:57Z. Empty: never.' })}`;
+${textInput(form, { name: 'until', label: 'Until', hint: 'When uses end, such as 2030-09-27T19:23:57Z. Empty: never.' })}
+<fieldset><legend>What a request may charge</legend><small>Through proxies that say where a request has its amount. Empty: not limited.</small>
+${numberInput(form, { name: 'allowance_max_amount', label: 'Amount of a request', hint: 'In minor units, such as cents' })}
+${textInput(form, { name: 'allowance_currency', label: 'Currency', hint: 'Three letters, such as usd' })}
+${numberInput(form, { name: 'allowance_max_total', label: 'Amount of all requests', hint: 'In minor units' })}
+${textInput(form, { name: 'allowance_merchant_id', label: 'Merchant', hint: 'Compared where the proxy says where a request has it' })}
+${textInput(form, { name: 'allowance_checkout_session_id', label: 'Checkout', hint: 'Kept, and not compared' })}
+</fieldset>`;
+
+/** Undefined where nothing was typed. */
+const allowanceOf = (typed: Record<string, string>): object | undefined => {
+  const given = allowanceNames.flatMap((name): [string, unknown][] => {
+    const text = typed[`allowance_${name}`]?.trim() ?? '';
+    return text === '' ? [] : [[name, name.startsWith('max_') ? numberOf(text) : text]];
+  });
+  return given.length === 0 ? undefined : Object.fromEntries(given);
+};
 
 /** @param refused the form as it was typed, where the API refused it. */
 export const boundCard = (visit: Visit, token: ShownToken, refused: BoundForm | undefined): Html | undefined => {
   const { session } = visit;
-  const { id, bound_to, uses } = token;
+  const { id, bound_to, uses, spent } = token;
   const mayChange = may(session, CHANGES);
   if (bound_to === undefined && !mayChange) return undefined;
   const words = describeBound(bound_to);
@@ -73,6 +94,7 @@ ${formOf(form)}
   return html`<section class="card"><h2>Where the value may go</h2>
 ${bound_to ? html`<ul>${words.map((word) => html`<li><bdi>${word}</bdi></li>`)}</ul>` : html`<p class="quiet">Wherever the permissions of keys let it go.</p>`}
 ${uses !== undefined && html`<p>${uses} of ${bound_to?.max_uses} uses are counted.</p>`}
+${spent !== undefined && html`<p>${spent} of ${bound_to?.allowance?.max_total} ${bound_to?.allowance?.currency} are charged, in minor units.</p>`}
 ${mayChange && html`${change}${bound_to && remove}`}</section>`;
 };
 
@@ -87,7 +109,8 @@ const patchBound = (submission: Submission, id: string, bound_to: object | null)
 
 /** @returns the form with its errors; undefined where the bound was changed. */
 export const saveBound = async (submission: Submission, id: string): Promise<BoundForm | undefined> => {
-  const names: FieldName[] = [...listNames, ...boundPlaces, 'max_uses', 'until'];
+  const allowed = allowanceNames.map((name) => `allowance_${name}` as const);
+  const names: FieldName[] = [...listNames, ...boundPlaces, 'max_uses', 'until', ...allowed];
   const typed = Object.fromEntries(names.map((name) => [name, submission.field(name).replaceAll('\r\n', '\n')]));
   const places = boundPlaces.filter((place) => typed[place] === 'yes');
   const until = typed['until']?.trim();
@@ -96,12 +119,13 @@ export const saveBound = async (submission: Submission, id: string): Promise<Bou
     places: places.length === 0 ? undefined : places,
     max_uses: numberOf(typed['max_uses'] ?? ''),
     until: until === '' ? undefined : until,
+    allowance: allowanceOf(typed),
   });
   if (isSuccess(answer)) return undefined;
   const problems = new Map<string, string[]>();
   for (const [path, sentences] of problemsByPlace(answer)) {
-    const [, name = ''] = /^bound_to\.(\w+)/.exec(path) ?? [];
-    const field = name === 'places' ? 'body' : name;
+    const [, name = '', ofAllowance = 'max_amount'] = /^bound_to\.(\w+)(?:\.(\w+))?/.exec(path) ?? [];
+    const field = name === 'allowance' ? `allowance_${ofAllowance}` : name === 'places' ? 'body' : name;
     problems.set(field, [...(problems.get(field) ?? []), ...sentences]);
   }
   return {

@@ -18,6 +18,7 @@ export type ShownToken = {
   expires_at?: string;
   bound_to?: Bound;
   uses?: number;
+  spent?: number;
   created_by?: string;
   created_at?: string;
   modified_by?: string;

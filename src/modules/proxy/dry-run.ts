@@ -2,6 +2,7 @@
 import { isUtf8 } from 'node:buffer';
 import { DRY_RUN, logRow } from '../../platform/db/audit-record.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
+import type { Charge } from '../access/allowance.ts';
 import type { Use } from '../access/bounds.ts';
 import type { Check } from '../access/checks.ts';
 import { mayAnywhere } from '../access/rules.ts';
@@ -53,6 +54,8 @@ export type DryRequest = {
   isStreamed: boolean;
   /** Writes the request with what an expansion gives. @throws as a request does for what does not fit its place. */
   prepare(expansion: Expansion): Leaving;
+  /** What it charges, for values with an allowance. */
+  chargeOf(leaving: Leaving): Charge | string | Promise<Charge | string>;
 };
 
 const shownRequest = (work: Work, { method, proxy, isStreamed }: DryRequest, leaving: Leaving) => ({
@@ -71,8 +74,15 @@ export const answerDryRun = async (ctx: ProxyContext, work: Work, asked: DryRequ
   const proxyHosts = proxy && { hosts: proxy.allowed_hosts };
   const hostChecks = checkHosts(ctx, { url, ...(proxyHosts && { proxyHosts }) }, work.caller);
   const checks: Check[] = [...hostChecks, ...use.checks];
+  const mayLeave = isAllowed({ tokens: use.tokens, checks });
+  const leaving = mayLeave ? prepare(maskingOf(ctx, references, use.maskOf)) : undefined;
+  // Code of the proxy may make another amount: it does not run here.
+  if (leaving && proxy?.request_transform === undefined) {
+    const check = await use.checkCharge(async () => asked.chargeOf(leaving));
+    if (check) checks.push(check);
+  }
   const isLeaving = isAllowed({ tokens: use.tokens, checks });
-  const request = isLeaving ? shownRequest(work, asked, prepare(maskingOf(ctx, references, use.maskOf))) : undefined;
+  const request = leaving && isLeaving ? shownRequest(work, asked, leaving) : undefined;
   const of = { entity_type: 'proxy', entity_ids: [proxy?.id ?? work.tenant_id] };
   await work.log([logRow(ctx, work, { operation: 'read', ...of, message: DRY_RUN }), ...maskRows(ctx, work, use)]);
   const answer = { decision: isLeaving ? 'allowed' : 'refused', tokens: use.tokens, checks, request };

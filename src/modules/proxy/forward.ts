@@ -36,13 +36,15 @@ import { Delivery } from './delivery.ts';
 import { refuseStaleDigests } from './digests.ts';
 import { CodeClaim } from '../tokens/code-claim.ts';
 import { settleCodes } from './code-rule.ts';
-import { answerDryRun } from './dry-run.ts';
+import { answerDryRun, type Leaving } from './dry-run.ts';
 import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import { maskOfCode } from './mask-transform.ts';
 import { type ForwardAttempt, openForward, recordingFor } from './forwards/attempt.ts';
 import { keepAnswer } from './forwards/keep-answer.ts';
 import type { Message } from './message.ts';
+import { readCharge } from './read-charge.ts';
+import type { Charge } from '../access/allowance.ts';
 import { findBase, forwardedHeaders, proxyKeysOf } from './outgoing.ts';
 import { refuseOwnKeys } from './own-keys.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
@@ -189,6 +191,8 @@ const nameOperation = ({ heldOperations }: ProxyContext, account: Account, proxy
   if (operation) heldOperations.check(operation.name());
 };
 
+type Content = Pick<Message, 'headers' | 'body'>;
+
 type NestedRun = Required<Omit<Nesting, 'guard'>> & Pick<Nesting, 'guard'>;
 
 /** Code sees answers as they came: that to the request which runs it is guarded. */
@@ -329,6 +333,12 @@ const exchange = async (
     return { opened, sentTo, before: sentOf(decoded, use, opened, whole) };
   };
   const use = useOf(asWritten.url, proxy, found.placesOf);
+  /** What the request charges, for values with an allowance. */
+  const charge = (sentTo: SpelledUrl, given: Content, leaving: Content): Charge | string | Promise<Charge | string> => {
+    const { search } = new URL(spell(sentTo));
+    const slices = readCharge({ ...leaving, search }, { ...given, search }, proxy);
+    return ctx.accounts.runInTurns(account, slices);
+  };
   if (isDry && work) {
     const leaving = (expansion: Expansion) => {
       const { opened, sentTo, before } = prepare(expansion);
@@ -337,7 +347,8 @@ const exchange = async (
     };
     const isStreamed = chunks !== undefined;
     const of = { method, proxy, url: spell(asWritten), references, use, isStreamed };
-    return answerDryRun(ctx, work, { ...of, prepare: leaving });
+    const charging = (made: Leaving) => charge(made.sentTo, { headers: made.headers, body: bytes }, made);
+    return answerDryRun(ctx, work, { ...of, prepare: leaving, chargeOf: charging });
   }
   const hasTokens = references.ids.size > 0;
   const destination_host = asWritten.url.host;
@@ -392,6 +403,12 @@ const exchange = async (
     if (outgoing instanceof CodeResponse) return outgoing;
     reserveGrowth(outgoing.body, opened.body);
     if (outgoing.body !== whole) refuseStaleDigests(headers, outgoing.headers);
+    if (tokens?.spending) {
+      const given = { headers: before.headers, body: bytes };
+      const leaving = { headers: outgoing.headers, body: chunks ? undefined : outgoing.body };
+      const how = { isUnsent: !hasCalled, isOfCode: proxy?.request_transform !== undefined };
+      await tokens.spending.spend(await charge(sentTo, given, leaving), how);
+    }
 
     const answer = await ctx.egress.request({
       tenant_id,

@@ -2,6 +2,7 @@
 import { fieldName } from '../../platform/egress/headers.ts';
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { z } from 'zod';
+import { amountRuleGiven, amountRuleShown } from './amount-rule.ts';
 import { codeRuleGiven, codeRuleShown } from './code-rule.ts';
 import { allowedHostsSchema, hostList, HOSTS_IN_DOCUMENTS } from '../../platform/egress/allowed-hosts.ts';
 import { nameSchema } from '../access/names.ts';
@@ -72,6 +73,9 @@ const keyHeader = z
   .string(keyHeaderError)
   .max(KEY_HEADER_LENGTH_MAX, keyHeaderError)
   .refine((name) => fieldName.test(name) && !otherHeaders.test(name), keyHeaderError);
+
+const AMOUNT_TEXT =
+  'Where requests have their amount and currency, for values whose `bound_to` has an `allowance`. It is read from the body as it leaves, after the request transform.';
 
 const timeoutError = `must be a whole number from ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}`;
 
@@ -316,6 +320,9 @@ const proxyBody = z
       cvc: optional(codeRuleGiven).meta({
         description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
       }),
+      amount: optional(amountRuleGiven).meta({
+        description: `${AMOUNT_TEXT} Left out: values with an allowance do not pass.`,
+      }),
       idempotency_header: optional(keyHeader).meta({
         description: `${KEY_HEADER_TEXT} Left out: none.`,
         example: KEY_HEADER_EXAMPLE,
@@ -391,6 +398,9 @@ export const proxyPatch = z
       cvc: codeRuleGiven.nullish().meta({
         description:
           'When security codes that the proxy sends are deleted, as a whole. Null: at the end of their time.',
+      }),
+      amount: amountRuleGiven.nullish().meta({
+        description: `${AMOUNT_TEXT} As a whole. Null: values with an allowance do not pass.`,
       }),
       idempotency_header: keyHeader.nullish().meta({
         description: `${KEY_HEADER_TEXT} Null: none.`,
@@ -475,6 +485,9 @@ export const proxyRecord = z
       }),
     cvc: codeRuleShown.optional().meta({
       description: 'When security codes that the proxy sends are deleted. Left out: at the end of their time.',
+    }),
+    amount: amountRuleShown.optional().meta({
+      description: `${AMOUNT_TEXT} Left out: values with an allowance do not pass.`,
     }),
     idempotency_header: z
       .string()

@@ -30,6 +30,7 @@ import {
   type ProxyRoute,
   sealRoute,
 } from './proxy-finder.ts';
+import type { AmountRule } from './amount-rule.ts';
 import type { CodeRule } from './code-rule.ts';
 import type { EchoMode } from '../access/echo-mode.ts';
 import { mayAnywhere } from '../access/rules.ts';
@@ -84,6 +85,7 @@ export type ProxyRecord = {
   timeout_seconds: number;
   echo_guard: EchoMode | undefined;
   cvc: CodeRule | undefined;
+  amount: AmountRule | undefined;
   idempotency_header: string | undefined;
   request_transform: Transform | undefined;
   response_transform: Transform | undefined;
@@ -112,6 +114,7 @@ export type ProxyInput = {
   timeout_seconds: number | undefined;
   echo_guard?: EchoMode | undefined;
   cvc?: CodeRule | undefined;
+  amount?: AmountRule | undefined;
   idempotency_header?: string | undefined;
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
@@ -130,6 +133,7 @@ export type ProxyPatch = Partial<
     | 'timeout_seconds'
     | 'echo_guard'
     | 'cvc'
+    | 'amount'
     | 'idempotency_header'
   >
 > & {
@@ -140,6 +144,7 @@ export type ProxyPatch = Partial<
   timeout_seconds?: number | null | undefined;
   echo_guard?: EchoMode | null | undefined;
   cvc?: CodeRule | null | undefined;
+  amount?: AmountRule | null | undefined;
   idempotency_header?: string | null | undefined;
   application?: { id?: string | undefined } | null | undefined;
 };
@@ -176,6 +181,7 @@ const recordOf = (
     timeout_seconds: route.timeout_seconds ?? TIMEOUT_SECONDS.usual,
     echo_guard: route.echo_guard,
     cvc: route.cvc,
+    amount: route.amount,
     idempotency_header: route.idempotency_header,
     request_transform: transformOf(route.request_transform),
     response_transform: transformOf(route.response_transform),
@@ -258,7 +264,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
   if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
   const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard, cvc } =
     input;
-  const { idempotency_header } = input;
+  const { idempotency_header, amount } = input;
   const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
   const problems = [
     ...destinationProblems(ctx, input),
@@ -274,6 +280,7 @@ const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): Check
     timeout_seconds,
     echo_guard,
     cvc,
+    amount,
     idempotency_header,
     configuration: input.configuration as Configuration | null,
     client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
@@ -392,6 +399,7 @@ export const patchProxy = async (
       patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
     echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
     cvc: patch.cvc === undefined ? current.cvc : (patch.cvc ?? undefined),
+    amount: patch.amount === undefined ? current.amount : (patch.amount ?? undefined),
     idempotency_header:
       patch.idempotency_header === undefined ? current.idempotency_header : (patch.idempotency_header ?? undefined),
     request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
@@ -445,6 +453,7 @@ const currentOf = (
     timeout_seconds,
     echo_guard,
     cvc,
+    amount,
     idempotency_header,
   }: ProxyRoute,
   application_id: string | undefined,
@@ -460,6 +469,7 @@ const currentOf = (
   timeout_seconds,
   echo_guard,
   cvc,
+  amount,
   idempotency_header,
   application_id,
 });

@@ -3,6 +3,7 @@ import type { ClientCertificate } from '../../platform/crypto/client-certificate
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import type { Configuration } from '../reactors/reactors.ts';
 import { openText, type SealedPlace, type Sealing, sealText } from '../../platform/keys/sealed-text.ts';
+import { type AmountRule, pinOfAmount } from './amount-rule.ts';
 import type { CodeRule } from './code-rule.ts';
 import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
@@ -44,6 +45,8 @@ export type ProxyRoute = {
   echo_guard?: EchoMode | undefined;
   /** Absent: security codes live to the end of their time. */
   cvc?: CodeRule | undefined;
+  /** Absent: values with an allowance do not pass. */
+  amount?: AmountRule | undefined;
   /** The header by which the destination recognises a repeated request. */
   idempotency_header?: string | undefined;
 };
@@ -110,6 +113,8 @@ export type ProxyForUse = {
   tenant_echo_guard: EchoMode | undefined;
   /** Undefined: security codes live to the end of their time. */
   cvc: CodeRule | undefined;
+  /** Undefined: values with an allowance do not pass. */
+  amount: AmountRule | undefined;
   /** The header by which the destination recognises a repeated request. Undefined where it does not. */
   idempotency_header: string | undefined;
   /** Source code. */
@@ -173,6 +178,7 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
     echo_guard: route.echo_guard,
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
     cvc: route.cvc,
+    amount: route.amount,
     idempotency_header: route.idempotency_header,
     request_transform: route.request_transform,
     response_transform: route.response_transform,
@@ -213,5 +219,8 @@ export const findProxyPin =
     const route = openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed);
     const { configuration, ...others } = route;
     const application_id = row.application_id ?? undefined;
-    return (key) => pinOfProxy(key, { ...others, id, configuration: configuration ?? {}, application_id });
+    return {
+      pin: (key) => pinOfProxy(key, { ...others, id, configuration: configuration ?? {}, application_id }),
+      pinOfAmount: (key) => pinOfAmount(key, id, route.amount),
+    };
   };

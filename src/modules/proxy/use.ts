@@ -2,10 +2,11 @@
 import type { BoundPlace, Use } from '../access/bounds.ts';
 import { canonicalHost } from '../../platform/base/host-names.ts';
 import { maskOfCode } from './mask-transform.ts';
+import { type AmountRule, pinOfAmount } from './amount-rule.ts';
 import { pinOfProxy } from './proxy-finder.ts';
 
 /** A stored proxy, as far as a bound pins it. */
-export type PinnedProxy = Parameters<typeof pinOfProxy>[1];
+export type PinnedProxy = Parameters<typeof pinOfProxy>[1] & { amount: AmountRule | undefined };
 
 /** The built-in mask gets the values too, and sends them nowhere. @param placesOf the places of a token in the request. */
 export const useOf = (
@@ -15,7 +16,12 @@ export const useOf = (
 ): Use => ({
   kind: 'proxy',
   host: canonicalHost(hostname),
-  proxy: proxy && { id: proxy.id, pin: (key) => pinOfProxy(key, proxy) },
+  proxy: proxy && {
+    id: proxy.id,
+    pin: (key) => pinOfProxy(key, proxy),
+    pinOfAmount: (key) => pinOfAmount(key, proxy.id, proxy.amount),
+    hasAmount: proxy.amount !== undefined,
+  },
   hasCode: [proxy?.request_transform, proxy?.response_transform].some(
     (code) => code !== undefined && maskOfCode(code) === undefined,
   ),

@@ -125,5 +125,5 @@ export const findReactorPin =
       if (error instanceof AppError && error.code === 'not_found') return undefined;
       throw error;
     });
-    return reactor && ((key) => pinOfReactor(key, reactor));
+    return reactor && { pin: (key) => pinOfReactor(key, reactor) };
   };

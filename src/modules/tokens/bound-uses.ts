@@ -18,9 +18,9 @@ import type { TokensContext } from './context.ts';
 import type { StoredValue } from './rows/token-row.ts';
 import { type CountedUse, countUses, findSpent } from './rows/token-uses.ts';
 
-type Row = Pick<StoredValue, 'id' | 'type' | 'container' | 'bound_to'>;
+export type BoundRow = Pick<StoredValue, 'id' | 'type' | 'container' | 'bound_to'>;
 
-const refuse = (ctx: Pick<TokensContext, 'metrics'>, row: Row, use: Use, breach: Breach): never => {
+export const refuseUse = (ctx: Pick<TokensContext, 'metrics'>, row: BoundRow, use: Use, breach: Breach): never => {
   ctx.metrics.count('strongroom_bound_refusals_total', { bound: breach.bound });
   throw boundRefusal(row, breach, use.kind === 'proxy' ? use.host : undefined);
 };
@@ -29,12 +29,12 @@ const refuse = (ctx: Pick<TokensContext, 'metrics'>, row: Row, use: Use, breach:
 export const checkBounds = (
   ctx: Pick<TokensContext, 'metrics' | 'now'>,
   work: Pick<Work, 'caller'>,
-  row: Row,
+  row: BoundRow,
   { use, key }: { use: Use; key: DigestKey },
 ): void => {
   for (const bound of [row.bound_to, boundOfUse(work.caller, row)]) {
     const breach = bound && findBreach(bound, use, { token_id: row.id, key, now: ctx.now() });
-    if (breach) refuse(ctx, row, use, breach);
+    if (breach) refuseUse(ctx, row, use, breach);
   }
 };
 
@@ -42,7 +42,7 @@ export const checkBounds = (
 export type CountUses = (query: Query) => Promise<void>;
 
 /** What one use of a token is counted for. */
-const countedUses = (
+export const countedUses = (
   { id: token_id, bound_to }: { id: string; bound_to: StoredBound | null },
   ofRule: StoredBound | undefined,
   application_id: string,
@@ -91,7 +91,7 @@ export const findBoundChecks = async (
 export const countingOf = (
   ctx: Pick<TokensContext, 'metrics'>,
   work: Pick<Work, 'caller' | 'tenant_id' | 'actor_id'>,
-  rows: readonly Row[],
+  rows: readonly BoundRow[],
   use: Use,
 ): CountUses | undefined => {
   const counted = rows.flatMap((row) => countedUses(row, boundOfUse(work.caller, row), work.actor_id));
@@ -99,6 +99,6 @@ export const countingOf = (
   return async (query) => {
     const above = await countUses(query, work.tenant_id, counted);
     const row = above && rows.find(({ id }) => id === above.token_id);
-    if (row) refuse(ctx, row, use, usedUp({ max_uses: above.most }, use));
+    if (row) refuseUse(ctx, row, use, usedUp({ max_uses: above.most }, use));
   };
 };

@@ -20,6 +20,7 @@ import {
 } from './rows/token-row.ts';
 import { createTokenGroups, GROUP_ROWS, groupsOf, type TokenGroups } from './rows/token-groups.ts';
 import { addToSession, insertGroups, lockFingerprints, putLinks, removeToken } from './rows/token-transactions.ts';
+import { usesUnder } from './rows/token-uses.ts';
 import { countCreates } from '../access/failures.ts';
 import type { Work } from '../access/work.ts';
 import { allOrNothing } from '../access/decisions.ts';
@@ -307,8 +308,7 @@ const countInSession = async (
 const recordOfNew = (work: Work, draft: Draft, row: NewToken, transform: Transform): TokenRecord => {
   const shown = { transform, isPrintShown: seesFingerprint(work, draft, row.id) };
   const { id, created_by, created_at, bound_to } = row;
-  const uses = bound_to?.max_uses === undefined ? undefined : 0;
-  const made = { id, uses, created_by: created_by ?? undefined, created_at };
+  const made = { id, uses: usesUnder(bound_to), created_by: created_by ?? undefined, created_at };
   return recordOfDraft(work.tenant_id, draft, shown, row, made);
 };
 

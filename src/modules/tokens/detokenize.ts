@@ -7,6 +7,7 @@ import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
 import { disclosureOf, getTransform, transformUnder, visibilityOf } from '../access/rules.ts';
 import type { Use } from '../access/bounds.ts';
+import { type Spending, spendingOf } from './allowances.ts';
 import { checkBounds, countingOf, type CountUses } from './bound-uses.ts';
 import type { CodeClaim } from './code-claim.ts';
 import { type Transform } from '../access/access-rule.ts';
@@ -65,8 +66,8 @@ export type LogDetails = {
   isCounted?: boolean | undefined;
 };
 
-/** `absent`: how expressions treat paths that the tokens have not. */
-export type OpenedTokens = { values: TokenValues; absent: AbsentPaths };
+/** `absent`: how expressions treat paths that the tokens have not. `spending`: where a token has an allowance. */
+export type OpenedTokens = { values: TokenValues; absent: AbsentPaths; spending?: Spending | undefined };
 
 /**
  * Opens the tokens that expressions refer to. The log rows are committed when this returns.
@@ -97,7 +98,9 @@ export const openTokens = async (
     const claim = codes?.claiming(rows, codesAmong(opened));
     await write([...logged, ...beside], bothOf(isCounted ? undefined : countingOf(ctx, work, rows, opening), claim));
   }
-  return valuesOf(ctx, work, opened);
+  const isUse = opening !== 'read';
+  const spending = isUse ? spendingOf(ctx, work, rows, { use: opening, isCounted: isCounted === true }) : undefined;
+  return { ...valuesOf(ctx, work, opened), spending };
 };
 
 /** The tokens whose security code was opened. */

@@ -9,6 +9,8 @@ import { type Decision, explainDecision, type Subject } from '../access/explain-
 import { boundOfUse, decide, visibilityOf } from '../access/rules.ts';
 import { findOwnSubject } from '../access/subject.ts';
 import type { Work } from '../access/work.ts';
+import type { Charge } from '../access/allowance.ts';
+import { findChargeCheck } from './allowances.ts';
 import { findBoundChecks } from './bound-uses.ts';
 import type { TokensContext } from './context.ts';
 import { findRows, type FoundRow, refuseMissing } from './detokenize.ts';
@@ -31,6 +33,8 @@ export type MaskedUse = {
   checks: Check[];
   /** As `TokenValues`: an expression reads the mask, or nothing. */
   maskOf(id: string, whole: boolean): ExpansionRecord | undefined;
+  /** The check of what the request would charge; undefined where no token has an allowance. */
+  checkCharge(charge: () => Promise<Charge | string>): Promise<Check | undefined>;
   /** Whether a mask was opened, and for which tokens. */
   shown: LoggedToken[];
 };
@@ -91,7 +95,8 @@ export const findMaskedUse = async (
   const checks = await findDailyCheck(ctx, work, subject, 'daily_uses', [...ids]);
   const maskOf = (id: string, whole: boolean): ExpansionRecord | undefined =>
     ids.has(id) ? (masks.get(id)?.[whole ? 'whole' : 'data'] ?? {}) : undefined;
-  return { subject, tokens, checks, maskOf, shown };
+  const checkCharge: MaskedUse['checkCharge'] = (charge) => findChargeCheck(work, rows, charge);
+  return { subject, tokens, checks, maskOf, checkCharge, shown };
 };
 
 /** Whether the request itself would be let through. */

@@ -33,7 +33,7 @@ import {
 import type { TokensContext } from './context.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 import { findTokenPage, listTokenRows } from './rows/token-list.ts';
-import { findUses } from './rows/token-uses.ts';
+import { findUses, type ShownUses, usesUnder } from './rows/token-uses.ts';
 import { invalidField, notFound, payloadTooLarge } from '../../platform/base/errors.ts';
 import { type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { ExpressionError } from './expressions/expression-error.ts';
@@ -134,14 +134,14 @@ type Bindable = { id: string; bound_to: StoredBound | null | undefined };
 export const usesOf = async (
   { db }: { readonly db: TenantQuery },
   rows: readonly Bindable[],
-): Promise<(row: Bindable) => number | undefined> => {
-  const isCounted = ({ bound_to }: { bound_to: StoredBound | null | undefined }): boolean =>
-    bound_to?.max_uses !== undefined;
+): Promise<(row: Bindable) => ShownUses> => {
+  const isCounted = ({ bound_to }: Bindable): boolean =>
+    bound_to?.max_uses !== undefined || bound_to?.allowance?.max_total !== undefined;
   const found = await findUses(
     db,
     rows.filter(isCounted).map(({ id }) => id),
   );
-  return (row) => (isCounted(row) ? (found.get(row.id) ?? 0) : undefined);
+  return (row) => usesUnder(row.bound_to, found.get(row.id));
 };
 
 /** Whether an access rule may reveal values to the caller. Only then are security codes of cards read. */

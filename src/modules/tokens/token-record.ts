@@ -76,6 +76,10 @@ export const tokenRecord = z
       .int()
       .optional()
       .meta({ description: 'How many uses are counted. Present where the bound has `max_uses`.', example: 0 }),
+    spent: z.int().optional().meta({
+      description: 'What was charged, in minor units. Present where the allowance of the bound has `max_total`.',
+      example: 0,
+    }),
     ...history,
     created_at: history.created_at.optional(),
     _extras: z

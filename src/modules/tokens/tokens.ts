@@ -1,6 +1,7 @@
 // The barrier: the only place where plaintext and rows meet. Seals on the way in, opens on the way out, and shows as much
 // of a token as a decision allows. Knows no request and writes nothing.
 import type { FoundCvc, NewToken, SealedToken, StoredToken } from './rows/token-row.ts';
+import type { ShownUses } from './rows/token-uses.ts';
 import type { Work } from '../access/work.ts';
 import { isIntentId } from '../access/token-id.ts';
 import { noteDecisionOverNew } from '../access/decisions.ts';
@@ -51,6 +52,8 @@ export type TokenRecord = {
   bound_to?: Bound | undefined;
   /** Counted uses, of a token whose bound has `max_uses`. */
   uses?: number | undefined;
+  /** What was charged, of a token whose allowance has `max_total`. */
+  spent?: number | undefined;
   created_by?: string | undefined;
   created_at?: string;
   modified_by?: string | undefined;
@@ -218,8 +221,7 @@ export type ShowOptions = {
   meter?: Meter;
   /** Whether the reader may see the fingerprint. Without it, a reader who sees at least the mask. */
   isPrintShown?: boolean;
-  /** Counted uses of the token. */
-  uses?: number | undefined;
+  uses?: ShownUses | undefined;
   /** The value goes to code or a destination that its bound was asked about. */
   isUse?: boolean;
 };
@@ -296,7 +298,7 @@ export const recordOfRow = (
     search_indexes: row.search_indexes ?? [],
     expires_at: row.expires_at?.toISOString(),
     bound_to: shownBound(row.bound_to),
-    uses: options.uses,
+    ...options.uses,
     created_by: row.created_by ?? undefined,
     created_at: row.created_at.toISOString(),
     modified_by: row.modified_by ?? undefined,
@@ -331,7 +333,10 @@ export const recordOfDraft = (
   draft: Draft,
   { transform, isPrintShown }: { transform: Transform; isPrintShown: boolean },
   columns: WrittenColumns,
-  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at' | 'uses'> & { id: string },
+  made: Pick<TokenRecord, 'created_by' | 'created_at' | 'modified_by' | 'modified_at'> & {
+    id: string;
+    uses: ShownUses;
+  },
 ): TokenRecord => {
   const { id, uses, ...times } = made;
   const record: TokenRecord = {
@@ -346,7 +351,7 @@ export const recordOfDraft = (
     search_indexes: columns.search_indexes ?? [],
     expires_at: columns.expires_at,
     bound_to: shownBound(columns.bound_to),
-    uses,
+    ...uses,
     ...times,
   };
   return isPrintShown && !isIntentId(id)

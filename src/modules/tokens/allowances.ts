@@ -1,0 +1,122 @@
+// Asks the allowances of tokens, and of the access rules that let a caller use them, about what a request charges.
+import { type Allowance, type Charge, findOverspend } from '../access/allowance.ts';
+import { overspent, type Use } from '../access/bounds.ts';
+import type { Check } from '../access/checks.ts';
+import { boundOfUse } from '../access/rules.ts';
+import type { Work } from '../access/work.ts';
+import { type BoundRow, countedUses, refuseUse } from './bound-uses.ts';
+import type { TokensContext } from './context.ts';
+import { addTotals, type CountedUse, findAboveTotal, returnUses } from './rows/token-uses.ts';
+
+/** A token that a request may use within an allowance. `application_id`: of the caller whose access rule has it. */
+type AllowedToken = { row: BoundRow; allowance: Allowance; application_id: string | undefined };
+
+type Spender = Pick<Work, 'caller' | 'tenant_id' | 'actor_id' | 'db'>;
+
+/** Most tokens have none. */
+const allowancesOf = ({ caller, actor_id }: Spender, rows: readonly BoundRow[]): AllowedToken[] =>
+  rows.flatMap((row) => {
+    const own = row.bound_to?.allowance;
+    const ofRule = boundOfUse(caller, row)?.allowance;
+    return [
+      ...(own ? [{ row, allowance: own, application_id: undefined }] : []),
+      ...(ofRule ? [{ row, allowance: ofRule, application_id: actor_id }] : []),
+    ];
+  });
+
+type Refusal = { row: BoundRow; sentence: string };
+
+/** Why a charge is not allowed; undefined where every allowance lets it through. Totals are not asked. */
+const findOverspent = (allowed: readonly AllowedToken[], charge: Charge | string): Refusal | undefined => {
+  for (const { row, allowance } of allowed) {
+    const sentence = typeof charge === 'string' ? charge : findOverspend(allowance, charge);
+    if (sentence !== undefined) return { row, sentence };
+  }
+  return undefined;
+};
+
+const sumsOf = (allowed: readonly AllowedToken[]): CountedUse[] =>
+  allowed.flatMap(({ row, allowance: { max_total }, application_id }) =>
+    max_total === undefined ? [] : [{ token_id: row.id, application_id, most: max_total }],
+  );
+
+const totalReached = (allowed: readonly AllowedToken[], above: CountedUse | undefined): Refusal | undefined => {
+  const found = allowed.find(
+    ({ row, application_id }) => row.id === above?.token_id && application_id === above.application_id,
+  );
+  if (!found) return undefined;
+  const { max_total, currency } = found.allowance;
+  return { row: found.row, sentence: `max_total is ${max_total} ${currency}, and less is left than the request has` };
+};
+
+/** Ends a transaction. */
+class TotalReached extends Error {}
+
+const addToTotals = async (
+  { db, tenant_id }: Spender,
+  allowed: readonly AllowedToken[],
+  { amount }: Charge,
+): Promise<Refusal | undefined> => {
+  const sums = sumsOf(allowed);
+  if (sums.length === 0) return undefined;
+  let above: CountedUse | undefined;
+  const adding = db.transaction(async (query) => {
+    above = await addTotals(query, tenant_id, sums, amount);
+    if (above) throw new TotalReached();
+  });
+  await adding.catch((error: unknown) => {
+    if (!(error instanceof TotalReached)) throw error;
+  });
+  return totalReached(allowed, above);
+};
+
+/** Of a request that uses tokens with an allowance. */
+export type Spending = {
+  /**
+   * Asks the allowances about what the request charges, and adds it to their totals, before it is sent.
+   * @param charge or the sentence that says why the request has none. @param isUnsent whether nothing can have been sent yet: a
+   * refused request is no use then. @param isOfCode whether code made the request: of a process that died while the code ran, nobody
+   * knows whether the amount was added, so that a repetition adds it. @throws forbidden; unavailable.
+   */
+  spend(charge: Charge | string, how: { isUnsent: boolean; isOfCode: boolean }): Promise<void>;
+};
+
+/**
+ * @param isCounted whether the request is a use that was counted before. @returns undefined where no token has an allowance.
+ */
+export const spendingOf = (
+  ctx: Pick<TokensContext, 'metrics'>,
+  work: Spender,
+  rows: readonly BoundRow[],
+  { use, isCounted }: { use: Use; isCounted: boolean },
+): Spending | undefined => {
+  const allowed = allowancesOf(work, rows);
+  if (allowed.length === 0) return undefined;
+  const uses = isCounted ? [] : rows.flatMap((row) => countedUses(row, boundOfUse(work.caller, row), work.actor_id));
+  return {
+    async spend(charge, { isUnsent, isOfCode }) {
+      const isAdded = isCounted && !isOfCode;
+      const refusal =
+        findOverspent(allowed, charge) ?? (isAdded ? undefined : await addToTotals(work, allowed, charge as Charge));
+      if (!refusal) return;
+      if (isUnsent && uses.length > 0) await work.db.transaction((query) => returnUses(query, work.tenant_id, uses));
+      refuseUse(ctx, refusal.row, use, overspent(refusal.sentence, use));
+    },
+  };
+};
+
+/** The check of what a request would charge. Adds it to no total. @returns undefined where no token has an allowance. */
+export const findChargeCheck = async (
+  work: Spender,
+  rows: readonly BoundRow[],
+  charge: () => Promise<Charge | string>,
+): Promise<Check | undefined> => {
+  const allowed = allowancesOf(work, rows);
+  if (allowed.length === 0) return undefined;
+  const read = await charge();
+  const above = async (): Promise<Refusal | undefined> =>
+    totalReached(allowed, await findAboveTotal(work.db, sumsOf(allowed), (read as Charge).amount));
+  const refusal = findOverspent(allowed, read) ?? (await above());
+  const detail = refusal ? `bound_to.allowance: ${refusal.sentence}.` : 'What the request charges is allowed.';
+  return { name: 'bound_to', ok: refusal === undefined, detail };
+};

@@ -22,6 +22,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
   /** Every page of the console by its route, and some of them as forms leave them, by name. */
   let paths: Record<string, string>;
 
+  const transform = (n: number): string => `module.exports = ({ args }) => {\n  return { ...args, n: ${n} };\n};`;
+
   beforeAll(async () => {
     server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
     chromium = await launchChromium();
@@ -46,8 +48,11 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
         name: 'Payments',
         destination_url: 'https://api.example.com/v1',
         configuration: { API_KEY: 'a', LIMIT: 1 },
+        request_transform: { code: transform(1) },
       },
     });
+    const second = { request_transform: { code: transform(2) } };
+    expect((await server.request('PATCH', `/proxies/${proxy.id}`, { json: second })).status).toBe(200);
     owner = await openPerson(chromium, server.base_url);
     const { browser, member_id } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
@@ -72,6 +77,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'an application': `/console/applications/${application.id}`,
       Proxies: '/console/proxies',
       'a proxy': `/console/proxies/${proxy.id}`,
+      'a version of a proxy': `/console/proxies/${proxy.id}/versions/1`,
       'New proxy': '/console/proxies/new',
       'Change a proxy': `/console/proxies/${proxy.id}/edit`,
       'Who may': '/console/access',

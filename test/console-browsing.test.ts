@@ -32,6 +32,7 @@ beforeAll(async () => {
     name: 'P',
     destination_url: 'https://example.com',
     application: application_id,
+    request_transform: { code: 'module.exports = ({ args }) => args;' },
   });
   const args = { card: `{{ ${parent['id']} }}` };
   const ran = await server.request('POST', `/reactors/${reactor['id']}/react`, { json: { args }, key: tenant.api_key });
@@ -57,6 +58,7 @@ afterAll(() => server.close());
 const pathOf = (url: string): string =>
   url
     .replace(/^\/console\/(\w+)\/:id/, (_, kind: string) => `/console/${kind}/${parameters[kind]}`)
+    .replace(':number', '1')
     .replaceAll(/:\w+/g, '00000000-0000-4000-8000-000000000000');
 
 const memberAs = async (role: Role): Promise<Joined> => {

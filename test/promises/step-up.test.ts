@@ -92,6 +92,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/proxies/:id/key': 'code',
   '/console/proxies/new': 'code',
   '/console/proxies/:id/edit': 'code',
+  '/console/proxies/:id/restore': 'code',
   '/console/proxies/:id/delete': 'code',
   '/console/webhooks/new': 'code',
   '/console/webhooks/:id/ping': 'code',

@@ -1,6 +1,7 @@
 // The proxy pages: lists stored proxies, and previews and sends a request through the public API.
 import { html, type Html } from '../../platform/http/html.ts';
 import { namesOf } from './actor-names.ts';
+import { findVersions, proxyCode, restoredNotice, versionPages, versionsCard } from './code-versions.ts';
 import { linesOf } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
@@ -12,6 +13,7 @@ import { requestsCard } from './proxy-requests.ts';
 import { newRequest, readRequest, type Typed } from './proxy-request.ts';
 import { findStoredProxy, proxySavePages } from './proxy-save.ts';
 import { sendRequest } from './proxy-send.ts';
+import { findTokens } from './token-picker.ts';
 import { consolePage, empty, may, notice, recordsTable } from './shell.ts';
 import { type Console, type Submission, type Outcome, type Visit } from './visit.ts';
 
@@ -80,6 +82,8 @@ const tryRequest = async (submission: Submission, tester: Tester): Promise<Outco
     status,
     page: proxyPage(submission, { ...tester, ...more }),
   });
+  if (submission.field('do') === 'pick')
+    return show(200, { picked: await findTokens(submission, submission.field('last4')) });
   const { request, problems } = readRequest(tester.typed, submission.ctx.config.headerPrefixes);
   if (!request) return show(422, { problems });
   if (!tester.proxy && !URL.canParse(tester.typed.destination)) return show(422, { problems: NO_DESTINATION });
@@ -95,9 +99,14 @@ export const proxiesPages = (console: Console): void => {
   const findTester = async (visit: Visit): Promise<Tester> => {
     const proxy = await findStoredProxy(visit);
     const id = proxy.application_id;
-    const [names, requests] = await Promise.all([namesOf(visit, [id]), requestsCard(visit, proxy.id)]);
+    const [names, requests, versions] = await Promise.all([
+      namesOf(visit, [id]),
+      requestsCard(visit, proxy.id),
+      findVersions(visit, proxyCode, proxy.id),
+    ]);
     const application = id === undefined ? undefined : (names.get(id) ?? id);
-    return { proxy, application, requests, typed: newRequest, problems: {} };
+    const card = versionsCard(visit, proxyCode, proxy.id, versions);
+    return { proxy, application, requests, versions: card, typed: newRequest, problems: {} };
   };
 
   const byHand: Tester = { proxy: undefined, application: undefined, typed: newRequest, problems: {} };
@@ -112,9 +121,10 @@ export const proxiesPages = (console: Console): void => {
   );
   proxySavePages(console);
   proxyKeyPages(console);
+  versionPages(console, proxyCode);
   console.get(`${PATH}/:id`, async (visit) => {
     const sentence = doneSentences.get(visit.query('done'));
-    const above = sentence === undefined ? undefined : notice('good', sentence);
+    const above = sentence === undefined ? restoredNotice(visit) : notice('good', sentence);
     return proxyPage(visit, { ...(await findTester(visit)), above });
   });
   console.post(

@@ -9,6 +9,7 @@ import { rotationForm } from './proxy-key.ts';
 import { methods, type Typed, type TypedProblems } from './proxy-request.ts';
 import type { Proxy } from './proxy-record.ts';
 import { badge, consolePage, csrfField, may, notice, time } from './shell.ts';
+import { pickerFields } from './token-picker.ts';
 import type { Visit } from './visit.ts';
 
 export type Tester = {
@@ -20,6 +21,9 @@ export type Tester = {
   above?: HtmlValue;
   /** The newest requests through the proxy. */
   requests?: HtmlValue;
+  versions?: HtmlValue;
+  /** Tokens for the body, after a search. */
+  picked?: Html;
 };
 
 export const authBadge = ({ require_auth }: Proxy): Html =>
@@ -109,7 +113,8 @@ const area = (
 };
 
 /** The default button previews. To send needs a tick, because it sends raw values. */
-const testerCard = (session: Visit['session'], tester: Tester): Html => {
+const testerCard = (visit: Pick<Visit, 'session'>, tester: Tester): Html => {
+  const { session } = visit;
   const { proxy, typed, problems } = tester;
   const path = problemOf(problems, 'path');
   const method = problemOf(problems, 'method');
@@ -124,6 +129,7 @@ ${!proxy && destinationField(tester)}
 ${area(tester, { name: 'headers', label: 'Headers', hint: html`One on each line: <code>Name: value</code>`, rows: 3 })}
 ${area(tester, { name: 'body', label: 'Body', hint: html`<code>{{ token id }}</code> becomes the value of the token`, rows: 8 })}
 <div class="actions"><button name="do" value="preview" formnovalidate data-main>Preview</button><span class="hint">sends nothing</span></div>
+${pickerFields(visit, tester.picked)}
 <fieldset><legend>Send for real</legend>
 <label class="check"><input type="checkbox" name="sure" value="yes" required${invalidAttributes('sure-problem', sure)}>Send it, with the raw values of the tokens, to ${proxy ? html`<code>${hostOf(proxy.destination_url)}</code>` : 'the destination'}${fieldProblem('sure-problem', sure)}</label>
 <div class="actions"><button name="do" value="send" class="danger">Send for real</button></div></fieldset>
@@ -134,7 +140,7 @@ const hostOf = (url: string): string => (URL.canParse(url) ? new URL(url).host :
 
 export const proxyPage = (visit: Visit, tester: Tester): string => {
   const { session } = visit;
-  const { proxy, application, above, requests } = tester;
+  const { proxy, application, above, requests, versions } = tester;
   const title = proxy?.name ?? 'Try a destination';
   return consolePage(session, {
     title,
@@ -149,9 +155,9 @@ ${proxy && copyMenu(visit, { id: proxy.id, call: { path: `/proxies/${proxy.id}` 
 ${above}
 ${
   proxy
-    ? html`<div class="columns"><div>${testerCard(session, tester)}</div><div>${routeCard(visit, proxy, application)}</div></div>
-${requests}`
-    : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(session, tester)}`
+    ? html`<div class="columns"><div>${testerCard(visit, tester)}</div><div>${routeCard(visit, proxy, application)}</div></div>
+${requests}${versions}`
+    : html`<p class="quiet">A request to a destination without a stored proxy.</p>${testerCard(visit, tester)}`
 }`,
   });
 };

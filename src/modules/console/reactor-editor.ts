@@ -2,12 +2,12 @@
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { NOTE_LENGTH_MAX } from '../code/versions.schema.ts';
 import type { Session } from '../people/sessions.ts';
+import { findVersions, nextNumber, reactorCode, type Versions, versionsCard } from './code-versions.ts';
 import { type ApiCall, copyMenu } from './copy.ts';
 import { echoGuardField } from './form-fields.ts';
 import { codeArea, invalidAttributes, fieldProblem, typedText } from './forms.ts';
 import { type Editor, type Formula, HIDDEN_CONFIGURATION, sampleArgs } from './reactor-record.ts';
 import { runsCard } from './reactor-runs.ts';
-import { findVersions, nextNumber, type Versions, versionsCard } from './reactor-versions.ts';
 import { pickerFields } from './token-picker.ts';
 import { badge, consolePage, csrfField, may } from './shell.ts';
 import type { Visit } from './visit.ts';
@@ -140,7 +140,10 @@ const reactCall = ({ id, formula }: Editor['reactor']): ApiCall => ({
 export const editorPage = async (visit: Visit, editor: Editor): Promise<string> => {
   const { session } = visit;
   const { reactor, above, seen } = editor;
-  const [versions, runs] = await Promise.all([findVersions(visit, reactor.id), runsCard(visit, reactor.id)]);
+  const [versions, runs] = await Promise.all([
+    findVersions(visit, reactorCode, reactor.id),
+    runsCard(visit, reactor.id),
+  ]);
   const [live] = versions.rows;
   return consolePage(session, {
     title: reactor.name,
@@ -156,7 +159,7 @@ ${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
 ${settingsCard(session, editor)}</div>
 </form>
 ${runs}
-${versionsCard(visit, reactor.id, versions)}
+${versionsCard(visit, reactorCode, reactor.id, versions)}
 ${may(session, 'reactor:delete') && deleteForm(session, editor)}`,
   });
 };

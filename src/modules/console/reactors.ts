@@ -1,6 +1,6 @@
 // The reactor pages: lists reactors, creates one with sample code, tests, deploys, runs and restores it, all by the API.
-import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
+import { reactorCode, restoredNotice, versionPages } from './code-versions.ts';
 import { idOf, linesOf } from './forms.ts';
 import { clipped } from './list-parts.ts';
 import { nameSearch, pageNumber, pagerOf, readNamedPage } from './pager.ts';
@@ -10,7 +10,7 @@ import { openEditor, readEditor, type Reactor } from './reactor-record.ts';
 import { runReactor } from './reactor-trial.ts';
 import { saveEditor } from './reactor-save.ts';
 import { findTokens } from './token-picker.ts';
-import { addressOf, consolePage, empty, notice, recordsTable, time } from './shell.ts';
+import { consolePage, empty, notice, recordsTable, time } from './shell.ts';
 import { bodyOf, type Console, type Submission, type Outcome, type Visit } from './visit.ts';
 
 const PATH = '/console/reactors';
@@ -62,13 +62,6 @@ const failedLine = (code: string, asked: string): { line: number; above: Html } 
   };
 };
 
-/** Numbers of versions from a URL, which anyone can make: only numbers are shown. */
-const restoredNotice = (visit: Visit): Html | undefined => {
-  const [version, live] = [visit.query('version'), visit.query('live')];
-  const isDone = visit.query('done') === 'restored' && pageNumber(version) === version && pageNumber(live) === live;
-  return isDone ? notice('good', `Version ${version} was restored. It runs now as version ${live}.`) : undefined;
-};
-
 export const reactorsPages = (console: Console): void => {
   console.get(PATH, (visit) => listPage(visit));
 
@@ -110,18 +103,8 @@ export const reactorsPages = (console: Console): void => {
     bodyOf(answer);
     return { seeOther: `${PATH}?done=deleted` };
   });
-  console.postAfterCode(`${PATH}/:id/restore`, async (submission) => {
-    const id = idOf(submission, 'reactor');
-    const number = submission.field('number');
-    if (pageNumber(number) !== number) throw notFound('version');
-    const url = `/reactors/${id}/versions/${number}/restore`;
-    const { number: live } = bodyOf<{ number: number }>(
-      await submission.api({ method: 'POST', url, json: {}, withAllGrants: true }),
-    );
-    return { seeOther: addressOf(`${PATH}/${id}`, { done: 'restored', version: number, live: String(live) }) };
-  });
+  versionPages(console, reactorCode);
 
   // A GET of a form's URL leads to the page.
-  for (const action of ['delete', 'restore'])
-    console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
+  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
 };

@@ -1,4 +1,4 @@
-// Finds tokens for the arguments of a test: the newest, or those whose mask ends in four characters, each with its expression.
+// Finds tokens for the arguments of a test or the body of a request: the newest, or those whose mask ends in four characters, each with its expression.
 import { html, type Html } from '../../platform/http/html.ts';
 import { problemsNotice } from './forms.ts';
 import { badge, may, recordsTable } from './shell.ts';
@@ -11,9 +11,9 @@ const PICKED_MAX = 10;
 const LAST4 = /^[^\s"\\*]{1,4}$/u;
 
 /** The button and, after it was pressed, what it found. Undefined for a role that finds no tokens. */
-export const pickerFields = ({ session }: Visit, found: Html | undefined): Html | undefined =>
+export const pickerFields = ({ session }: Pick<Visit, 'session'>, found: Html | undefined): Html | undefined =>
   may(session, 'token:search')
-    ? html`<div class="search"><input name="last4" maxlength="4" aria-label="Last four" placeholder="Last four, or none for the newest" autocomplete="off"><button name="do" value="pick" class="second">Find a token</button></div>${found}`
+    ? html`<div class="search"><input name="last4" maxlength="4" aria-label="Last four" placeholder="Last four, or none for the newest" autocomplete="off"><button name="do" value="pick" class="second" formnovalidate>Find a token</button></div>${found}`
     : undefined;
 
 const tokensTable = (tokens: readonly ShownToken[]): Html =>

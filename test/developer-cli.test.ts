@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { beforeAll, beforeEach, expect, test } from 'vitest';
 import { useCli } from './support/developer-cli.ts';
 import { freePort, root } from './support/process.ts';
+import { UNKNOWN_ID } from './support/resource.ts';
 import { type SharedServer, useServer } from './support/server.ts';
 
 let server: SharedServer;
@@ -191,6 +192,24 @@ test('logs tail prints the newest last, and follows without a gap or a repetitio
   const words = ['logs', 'tail', '--follow', '--operation', 'create', '-n', '1'];
   const followed = await json(words, { env, sleep });
   expect(followed.map(({ entity_id }) => entity_id)).toEqual([first, ...made]);
+});
+
+test('forwards are listed, shown and replayed', async () => {
+  // Nothing answers there: each request fails before it is sent.
+  const headers = { 'svc-proxy-url': 'https://away.invalid', 'svc-idempotency-key': 'order' };
+  const sent = await server.request('POST', '/proxy/charges', { json: { a: 1 }, headers });
+  const id = sent.headers.get('svc-forward-id') as string;
+  expect(await json(['forwards', 'list', '--state', 'failed'])).toMatchObject([
+    { id, destination_host: 'away.invalid' },
+  ]);
+  expect(await json(['forwards', 'show', id])).toMatchObject([{ id, state: 'failed' }]);
+  expect((await run(['forwards', 'show', id, '--bodies'])).out).toContain('/charges');
+  const replay = () => json(['forwards', 'replay', id, '--idempotency-key', 'again', '--accept-risk']);
+  const [first] = await replay();
+  expect(first).toMatchObject({ state: 'failed', replay_of: id });
+  expect(await replay()).toMatchObject([{ id: first.id, attempts: 2 }]);
+  expect((await run(['forwards', 'show', UNKNOWN_ID])).code).toBe(5);
+  expect((await run(['forwards', 'list', '--state', 'gone'])).code).toBe(2);
 });
 
 test('runs are listed and shown', async () => {

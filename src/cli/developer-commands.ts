@@ -12,6 +12,7 @@ export const DEVELOPER_WORDS: readonly string[] = [
   'apply',
   'completion',
   'config',
+  'forwards',
   'json',
   'login',
   'logout',

@@ -2,6 +2,7 @@
 import { Command, CommanderError } from 'commander';
 import { addApplications } from './commands/applications.ts';
 import { addApply } from './commands/apply.ts';
+import { addForwards } from './commands/forwards.ts';
 import { addJson } from './commands/json.ts';
 import { addLogin } from './commands/login.ts';
 import { addLogs } from './commands/logs.ts';
@@ -45,6 +46,7 @@ const createProgram = (surroundings: Surroundings): Command => {
   addLogs(scope, program);
   addReactors(scope, program);
   addProxies(scope, program);
+  addForwards(scope, program);
   addApplications(scope, program);
   addWebhooks(scope, program);
   addApply(scope, program);

@@ -22,6 +22,7 @@ export type Proxy = {
   expressions: 'on' | 'off';
   timeout_seconds: number;
   echo_guard?: string;
+  idempotency_header?: string;
   cvc?: CodeRule;
   amount?: AmountRule;
   idempotency_header?: string;
@@ -42,6 +43,7 @@ const textFields = [
   'application_id',
   'timeout_seconds',
   'echo_guard',
+  'idempotency_header',
   'cvc_until',
   'cvc_statuses',
   'cvc_path',
@@ -172,6 +174,7 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     application_id: proxy?.application_id ?? '',
     timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
     echo_guard: proxy?.echo_guard ?? '',
+    idempotency_header: proxy?.idempotency_header ?? '',
     ...typedCodeRule(proxy?.cvc),
     ...typedAmountRule(proxy?.amount),
     idempotency_header: proxy?.idempotency_header ?? '',
@@ -254,6 +257,7 @@ export const bodyOfProxyForm = (
     application: typed.application_id === '' ? null : { id: typed.application_id },
     timeout_seconds: numberOf(typed.timeout_seconds),
     echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
+    idempotency_header: typed.idempotency_header.trim() === '' ? undefined : typed.idempotency_header.trim(),
     cvc: codeRuleOf(typed),
     amount: amountRuleOf(typed),
     idempotency_header: typed.idempotency_header.trim() === '' ? undefined : typed.idempotency_header.trim(),

@@ -41,7 +41,7 @@ import { forwardingFault } from './faults.ts';
 import { askingToSearch, guardAnswer } from './guard-answer.ts';
 import { maskOfCode } from './mask-transform.ts';
 import { type ForwardAttempt, openForward, recordingFor } from './forwards/attempt.ts';
-import { keepAnswer } from './forwards/keep-answer.ts';
+import { keepAnswer, unrefused } from './forwards/keep-answer.ts';
 import type { Message } from './message.ts';
 import { readCharge } from './read-charge.ts';
 import type { Charge } from '../access/allowance.ts';
@@ -255,7 +255,7 @@ const makeGuard = async (
   const usual = proxy ? proxy.tenant_echo_guard : work?.caller.tenant_echo_guard;
   const mode = strictestOf([stored ?? usual ?? 'off', ...wanted]) as EchoMode;
   // What is stored of an answer is searched whatever the guard does.
-  return retry ? createEchoGuard(ctx, mode) : guardOf(ctx, mode, runsCode);
+  return retry ? createEchoGuard(unrefused(ctx), mode) : guardOf(ctx, mode, runsCode);
 };
 
 /** What is known of a request before its body is read. */

@@ -18,6 +18,12 @@ type Keeping = {
   reservations: Reservations;
 };
 
+/** The destination has acted: what is stored of its response is searched also where other long work is refused. */
+export const unrefused = <Ctx extends Pick<ProxyContext, 'accounts'>>(ctx: Ctx): Ctx => ({
+  ...ctx,
+  accounts: { ...ctx.accounts, runInTurns: ctx.accounts.finishInTurns },
+});
+
 const isStream = (headers: Headers): boolean =>
   headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /^\s*text\/event-stream/i.test(value));
 
@@ -37,7 +43,7 @@ const isClean = async (ctx: ProxyContext, answer: AnswerWithin, keeping: Keeping
   const guarded = { tenant_id, record: 'proxy' as const, record_id: undefined };
   const signal = new AbortController().signal;
   try {
-    await guardAnswer(ctx, answer, { account, signal, run, guard: silent, guarded, reservations });
+    await guardAnswer(unrefused(ctx), answer, { account, signal, run, guard: silent, guarded, reservations });
     return true;
   } catch {
     return false;
@@ -63,14 +69,15 @@ export const keepAnswer = async (
   const cleanHeaders = async (): Promise<Headers> =>
     (await isClean(ctx, { ...answer, body: undefined, bodyBytes: 0 }, keeping)) ? headers : [];
   const isLong = (answer.bodyBytes ?? 0) > STORED_BYTES_MAX || isStream(headers);
-  const isFull = ctx.accounts.findRefusal(keeping.account, 'response_bytes', STORED_BYTES_MAX) !== undefined;
+  const held = Math.min(answer.bodyBytes ?? STORED_BYTES_MAX, STORED_BYTES_MAX);
+  const isFull = ctx.accounts.findRefusal(keeping.account, 'response_bytes', held) !== undefined;
   if (isLong || isFull) {
     await attempt.answered(undefined, await cleanHeaders());
     return answer;
   }
   const stream = piecesOf(answer.body);
   const { pieces, isWhole } = await takeUpTo(stream, STORED_BYTES_MAX, () => {
-    keeping.reservations.push(ctx.accounts.hold(keeping.account, 'response_bytes', STORED_BYTES_MAX));
+    keeping.reservations.push(ctx.accounts.hold(keeping.account, 'response_bytes', held));
   });
   if (!isWhole) {
     await attempt.answered(undefined, await cleanHeaders());

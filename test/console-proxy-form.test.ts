@@ -41,7 +41,6 @@ const everything = async () => {
     require_auth: false,
     expressions: 'off',
     timeout_seconds: 90,
-    idempotency_header: 'X-Request-Key',
     application: { id: application.id },
     allowed_hosts: ['api.example.com', '*.example.org'],
     configuration: { PEM: 'two\r\nlines\r\n', EMPTY: '', N: -0.5, BIG: 1e21, ON: true, OFF: false, DIGITS: '0012' },
@@ -96,7 +95,6 @@ describe('a new proxy', () => {
       application_id: id,
       timeout_seconds: '7',
       echo_guard: 'mask',
-      idempotency_header: 'Idempotency-Key',
       cvc_until: 'answered',
       cvc_statuses: '429, 402',
       cvc_path: '$.decline.type',
@@ -128,7 +126,6 @@ describe('a new proxy', () => {
         application_id: id,
         timeout_seconds: 7,
         echo_guard: 'mask',
-        idempotency_header: 'Idempotency-Key',
         cvc: {
           until: 'answered',
           keep: { statuses: [429, 402], when: { path: '$.decline.type', equals: ['soft', 7, '7'] } },

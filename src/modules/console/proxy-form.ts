@@ -55,7 +55,6 @@ ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength=
 ${textInput(form, { name: 'destination_url', label: 'Destination', hint: 'Path and query of a request are added to it', more: html` type="url" required placeholder="https://api.example.com/v1"` })}
 ${textArea(form, { name: 'allowed_hosts', label: 'Allowed hosts', hint: html`Where it may send to, one host on each line, such as <code>api.example.com</code>. Empty: any host.` })}
 ${numberInput(form, { name: 'timeout_seconds', label: 'Timeout in seconds', hint: `For the head of a response: ${TIMEOUT_SECONDS.least} to ${TIMEOUT_SECONDS.most}` })}
-${textInput(form, { name: 'idempotency_header', label: 'Header of the idempotency key', hint: html`Which says that a request is a repetition, such as <code>Idempotency-Key</code>. Empty: none.` })}
 ${echoGuardField(form)}
 ${codeRuleFields(form)}
 ${amountFields(form)}

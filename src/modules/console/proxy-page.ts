@@ -71,7 +71,6 @@ const routeCard = (
 <dt>Application</dt><dd>${application ?? html`<span class="quiet">none</span>`}</dd>
 <dt>Hosts</dt><dd>${list(proxy.allowed_hosts, 'any host')}</dd>
 <dt>Timeout</dt><dd>${proxy.timeout_seconds} seconds for the head of a response</dd>
-${proxy.idempotency_header !== undefined && html`<dt>Idempotency key</dt><dd>in <code>${proxy.idempotency_header}</code></dd>`}
 ${proxy.echo_guard !== undefined && html`<dt>${ECHO_GUARD_LABEL}</dt><dd>${proxy.echo_guard}</dd>`}
 ${proxy.cvc?.until === 'answered' && html`<dt>Security codes</dt><dd>go when the answer has come</dd>`}
 ${proxy.amount && html`<dt>Amount</dt><dd><code>${proxy.amount.value}</code> in ${proxy.amount.unit} units of <code>${proxy.amount.currency}</code></dd>`}

@@ -22,7 +22,6 @@ export type Proxy = {
   expressions: 'on' | 'off';
   timeout_seconds: number;
   echo_guard?: string;
-  idempotency_header?: string;
   cvc?: CodeRule;
   amount?: AmountRule;
   idempotency_header?: string;
@@ -43,7 +42,6 @@ const textFields = [
   'application_id',
   'timeout_seconds',
   'echo_guard',
-  'idempotency_header',
   'cvc_until',
   'cvc_statuses',
   'cvc_path',
@@ -174,7 +172,6 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     application_id: proxy?.application_id ?? '',
     timeout_seconds: String(proxy?.timeout_seconds ?? TIMEOUT_SECONDS.usual),
     echo_guard: proxy?.echo_guard ?? '',
-    idempotency_header: proxy?.idempotency_header ?? '',
     ...typedCodeRule(proxy?.cvc),
     ...typedAmountRule(proxy?.amount),
     idempotency_header: proxy?.idempotency_header ?? '',
@@ -257,7 +254,6 @@ export const bodyOfProxyForm = (
     application: typed.application_id === '' ? null : { id: typed.application_id },
     timeout_seconds: numberOf(typed.timeout_seconds),
     echo_guard: typed.echo_guard === '' ? undefined : typed.echo_guard,
-    idempotency_header: typed.idempotency_header.trim() === '' ? undefined : typed.idempotency_header.trim(),
     cvc: codeRuleOf(typed),
     amount: amountRuleOf(typed),
     idempotency_header: typed.idempotency_header.trim() === '' ? undefined : typed.idempotency_header.trim(),

@@ -43,6 +43,15 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     const { body: application } = await server.request('POST', '/applications', {
       json: { name: 'Checkout', type: 'private', permissions: ['token:create', 'token:read'] },
     });
+    const { body: formula } = await server.request('POST', '/reactor-formulas', {
+      json: {
+        name: 'Own',
+        type: 'private',
+        code: 'module.exports = () => ({});',
+        configuration: [{ name: 'KEY', type: 'string' }],
+        request_parameters: [{ name: 'card.number', type: 'string' }],
+      },
+    });
     const { body: proxy } = await server.request('POST', '/proxies', {
       json: {
         name: 'Payments',
@@ -75,6 +84,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       Applications: '/console/applications',
       'New application': '/console/applications/new',
       'an application': `/console/applications/${application.id}`,
+      Formulas: '/console/formulas',
+      'a formula': `/console/formulas/${formula.id}`,
       Proxies: '/console/proxies',
       'a proxy': `/console/proxies/${proxy.id}`,
       'a version of a proxy': `/console/proxies/${proxy.id}/versions/1`,

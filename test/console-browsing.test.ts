@@ -47,6 +47,7 @@ beforeAll(async () => {
     tokens: parent['id'],
     applications: application['id'],
     reactors: reactor['id'],
+    formulas: formula['id'],
     proxies: proxy['id'],
   };
   pages = server.routes

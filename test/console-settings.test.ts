@@ -104,6 +104,37 @@ describe('The settings page', () => {
   });
 });
 
+describe('The tenant', () => {
+  const path = `${PATH}/delete`;
+  const isThere = async (): Promise<boolean> => (await ask('GET', '/tenants/self')).status === 200;
+
+  test('is deleted after its name was typed, with all that it has', async () => {
+    expect((await ask('PUT', '/tenants/self', { name: 'Shop <b>' })).status).toBe(200);
+    const { text } = await owner.get(PATH);
+    expect(text).toContain('To delete it, type its name: <bdi>Shop &lt;b&gt;</bdi>');
+    for (const typed of ['', 'Shop', 'delete']) {
+      const refused = await owner.post(path, { typed });
+      expect([refused.status, refused.text.includes('typed-problem')]).toEqual([422, true]);
+    }
+    expect(await isThere()).toBe(true);
+    expect((await owner.post(path, { typed: 'Shop <b>', csrf: 'x' })).status).toBe(403);
+    expect(await isThere()).toBe(true);
+    const gone = await owner.post(path, { typed: 'Shop <b>' });
+    expect([gone.status, gone.headers.get('location')]).toEqual([303, '/console/sign-in']);
+    expect(await isThere()).toBe(false);
+    expect((await owner.get(PATH)).headers.get('location')).toContain('/console/sign-in');
+  });
+
+  test.each(['DEVELOPER', 'SUPPORT', 'AUDITOR'] as const)('is not deleted by %s', async (role) => {
+    const member = await become(role);
+    expect((await member.get(PATH)).text).not.toContain(path);
+    await member.get('/console/account');
+    const { name } = await stored();
+    expect((await member.post(path, { typed: name })).status).toBe(403);
+    expect(await isThere()).toBe(true);
+  });
+});
+
 describe('The page of a member', () => {
   test('shows role, sessions and the call of the API, and has the forms', async () => {
     const other = await become('SUPPORT');

@@ -38,6 +38,15 @@ export const proxyCode: Kind = {
   restores: 'Requests run it from now on. All else of the proxy stays.',
 };
 
+export const formulaCode: Kind = {
+  path: '/console/formulas',
+  api: '/reactor-formulas',
+  noun: 'formula',
+  section: 'Formulas',
+  permission: 'reactor:update',
+  restores: 'All reactors of the formula run it from now on.',
+};
+
 type Version = { number: number; note?: string; created_by?: string; created_at: string };
 
 type VersionWithCode = Version & {

@@ -70,8 +70,12 @@ export type Refused = {
   problems: Map<string, string[]>;
 };
 
-const readFormula = async (visit: Visit, id: string): Promise<Formula> =>
-  bodyOf<Formula>(await visit.api({ method: 'GET', url: `/reactor-formulas/${id}` }));
+/** An official one or the tenant's own; undefined for one that is not there. */
+const findFormula = async (visit: Visit, id: string): Promise<Formula | undefined> => {
+  if (!uuid.test(id)) return undefined;
+  const answer = await visit.api({ method: 'GET', url: `/reactor-formulas/${id.toLowerCase()}` });
+  return answer.status === 404 ? undefined : bodyOf<Formula>(answer);
+};
 
 const startLinks = (official: readonly { id: string; name: string }[], from: string): Html => {
   const link = (id: string, label: string): Html =>
@@ -86,7 +90,7 @@ export const newForm = async (visit: Visit, refused?: Refused): Promise<Html | u
   if (!may(visit.session, 'reactor:create')) return undefined;
   const official = await listOfficialNames(visit.ctx.db.for(visit.session), OFFICIAL_MAX);
   const asked = refused?.from ?? visit.query('from');
-  const formula = official.some(({ id }) => id === asked) ? await readFormula(visit, asked) : undefined;
+  const formula = await findFormula(visit, asked);
   const from = formula?.id ?? (Object.hasOwn(samples, asked) ? asked : FIRST_SAMPLE);
   const fields = formula?.configuration.map((element) =>
     elementField(
@@ -102,7 +106,7 @@ ${startLinks(official, from)}
 ${fields}
 <p class="hint">${
     formula
-      ? `It runs the official formula ${formula.name}. ${formula.description ?? ''}`
+      ? `It runs the ${formula.type} formula ${formula.name}. ${formula.description ?? ''}`
       : 'It gets a private formula of the same name with this sample code, which you can change.'
   }</p>
 <button>Create reactor</button>

@@ -7,6 +7,7 @@ import { accessPages } from './access.ts';
 import { accountPages } from './account.ts';
 import { applicationsPages } from './applications.ts';
 import { findPages } from './find.ts';
+import { formulasPages } from './formulas.ts';
 import { homePages } from './home.ts';
 import { logsPages } from './logs.ts';
 import { passwordPages } from './password.ts';
@@ -39,6 +40,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   usagePages(console);
   tokensPages(console);
   reactorsPages(console);
+  formulasPages(console);
   proxiesPages(console);
   webhooksPages(console);
   runsPages(console);

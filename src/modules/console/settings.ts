@@ -1,9 +1,10 @@
 // The settings page: the name of the tenant and each of its settings by form, for roles that change them; a list for others.
+import { AppError } from '../../platform/base/errors.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { SETTINGS_MAX } from '../access/tenants.routes.ts';
 import { copyMenu } from './copy.ts';
 import { ECHO_GUARD_LABEL, type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
-import { problemsByPlace, problemsNotice } from './forms.ts';
+import { fieldProblem, invalidAttributes, problemsByPlace, problemsNotice } from './forms.ts';
 import { isolated, shortened } from './list-parts.ts';
 import {
   fieldOfPair,
@@ -16,10 +17,20 @@ import {
   recordOfPairs,
 } from './pair-rows.ts';
 import { addressOf, consolePage, csrfField, may, notice, time } from './shell.ts';
-import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  isSuccess,
+  type Outcome,
+  SIGN_IN_PATH,
+  type Submission,
+  type Visit,
+} from './visit.ts';
 
 export const SETTINGS_PATH = '/console/settings';
 const TENANT = '/tenants/self';
+const DELETE_PATH = `${SETTINGS_PATH}/delete`;
 
 type Tenant = {
   id: string;
@@ -186,7 +197,21 @@ const settingsList = ({ typed, rows }: SettingsForm): Html =>
 ${KNOWN.map((setting) => html`<dt>${setting.label}</dt><dd>${choiceOf(setting, typed[setting.name])}</dd>`)}
 ${rows.map(({ name, value }) => html`<dt>${isolated(name)}</dt><dd>${isolated(value)}</dd>`)}</dl></section>`;
 
-const settingsPage = (visit: Visit, tenant: Tenant, form: SettingsForm, above?: HtmlValue): string => {
+/** Typed, because nothing brings a tenant back. */
+const deleteForm = ({ session }: Visit, { name }: Tenant, problem: string | undefined): Html => {
+  const sentences = problem === undefined ? [] : [problem];
+  return html`<details class="card"${attribute('open', problem !== undefined)}><summary>Delete this tenant</summary>
+<p>All tokens, applications, keys, code, proxies and members are gone at once, and nothing decrypts what was stored. The log of the tenant stays with the operator.</p>
+<form method="post" action="${DELETE_PATH}" autocomplete="off">${csrfField(session)}<label>To delete it, type its name: <bdi>${name}</bdi><input name="typed" required maxlength="400" autocomplete="off"${invalidAttributes('typed-problem', sentences)}>${fieldProblem('typed-problem', sentences)}</label><button class="danger">Delete the tenant</button></form></details>`;
+};
+
+const settingsPage = (
+  visit: Visit,
+  tenant: Tenant,
+  form: SettingsForm,
+  above?: HtmlValue,
+  deletion?: string,
+): string => {
   const mayChange = may(visit.session, 'tenant:update');
   return consolePage(visit.session, {
     title: 'Settings',
@@ -197,7 +222,8 @@ ${visit.query('done') === 'saved' && notice('good', 'The settings were saved. Th
 <div class="columns"><div>${mayChange ? settingsForm(visit, form) : settingsList(form)}</div>
 <div><section class="card"><h2>Record</h2><dl><dt>Id</dt><dd>${shortened(tenant.id)}</dd><dt>Created</dt><dd>${time(tenant.created_at)}</dd>
 ${tenant.modified_at !== undefined && html`<dt>Changed</dt><dd>${time(tenant.modified_at)}</dd>`}</dl>
-${mayChange && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}</section></div></div>`,
+${mayChange && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}</section>
+${may(visit.session, 'tenant:delete') && deleteForm(visit, tenant, deletion)}</div></div>`,
   });
 };
 
@@ -231,4 +257,16 @@ export const settingsPages = (console: Console): void => {
     return settingsPage(visit, tenant, formOf(tenant));
   });
   console.postAfterCode(SETTINGS_PATH, save, ['name']);
+  console.get(DELETE_PATH, async () => ({ seeOther: SETTINGS_PATH }));
+  console.postAfterCode(DELETE_PATH, async (submission): Promise<Outcome> => {
+    if (!may(submission.session, 'tenant:delete'))
+      throw new AppError('forbidden', 'Your role does not delete the tenant.');
+    const tenant = await readTenant(submission);
+    if (submission.field('typed').trim() !== tenant.name) {
+      const problem = 'This is not its name. Nothing was deleted.';
+      return { status: 422, page: settingsPage(submission, tenant, formOf(tenant), undefined, problem) };
+    }
+    bodyOf(await submission.api({ method: 'DELETE', url: TENANT }));
+    return { seeOther: SIGN_IN_PATH };
+  });
 };

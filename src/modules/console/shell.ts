@@ -17,6 +17,7 @@ const sections = [
   ['/console/tokens', 'Tokens', 'token:read', 'Vault'],
   ['/console/logs', 'Logs', 'log:read', 'Vault'],
   ['/console/reactors', 'Reactors', 'reactor:read', 'Run'],
+  ['/console/formulas', 'Formulas', 'reactor:read', 'Run'],
   ['/console/proxies', 'Proxies', 'proxy:read', 'Run'],
   ['/console/webhooks', 'Webhooks', 'webhook:read', 'Run'],
   ['/console/runs', 'Runs', 'log:read', 'Run'],

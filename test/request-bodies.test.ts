@@ -213,6 +213,9 @@ const send = async (base: Base, body: unknown) => {
   return comparable(answer.body);
 };
 
+/** An allowance stands beside proxies. */
+const allowing = () => ({ proxies: [ids['proxy']], allowance: { max_amount: 2000, currency: 'usd' } });
+
 describe('null in an optional attribute is its absence', () => {
   test.each(bases.map((base) => [`${base.operation} (${base.schema})`, base] as const))('%s', async (_name, base) => {
     const schema = schemaOf(base);
@@ -224,7 +227,7 @@ describe('null in an optional attribute is its absence', () => {
         // A rule has either a container or conditions.
         if (spell(path) === 'rules[0].container') body.rules = [{ ...rule, container: undefined, conditions }];
         // A bound has one attribute at least, and is for rules that only use values.
-        const bound = { hosts: ['api.processor.example'], places: ['body'] };
+        const bound = path.includes('allowance') ? allowing() : { hosts: ['api.processor.example'], places: ['body'] };
         if (path[0] === 'bound_to' && path.length > 1) body.bound_to = bound;
         if (path[0] === 'rules' && path.includes('bound_to'))
           body.rules = [{ ...rule, permissions: ['token:use'], bound_to: bound }];
@@ -303,6 +306,9 @@ describe('an id, a name or a container with blanks at its ends or controls is a 
     const schema = schemaOf(base);
     for (const text of bad) {
       const body = { ...exampleOf(schema), ...base.body?.() };
+      if (path[0] === 'bound_to') body.bound_to = allowing();
+      if (path.includes('bound_to') && path[0] === 'rules')
+        body.rules = [{ ...rule, permissions: ['token:use'], bound_to: allowing() }];
       const answer = await ask(base, withAt(schema, body, path, text));
       expect([answer.status, Object.keys(answer.body.errors)], JSON.stringify(text)).toEqual([400, [spell(path)]]);
       expect(answer.text).not.toContain(JSON.stringify(text).slice(1, -1));

@@ -1,5 +1,6 @@
 // What a token may be charged: the allowance of a bound, and whether the amount of a request is within it. Knows no request.
 import { z } from 'zod';
+import { isPlainName, NOT_PLAIN } from './names.ts';
 import { optional } from '../../platform/base/optional.ts';
 
 /** Amounts are in minor units of the currency, such as cents: whole numbers that every JSON reader holds exactly. */
@@ -26,11 +27,7 @@ const amount = z.int(amountError).min(1, amountError);
 
 export const currencyForm = /^[A-Za-z]{3}$/;
 
-const text = z
-  .string(textError)
-  .min(1, textError)
-  .max(TEXT_LENGTH_MAX, textError)
-  .refine((each) => each.isWellFormed() && !/\p{Cc}/u.test(each), 'must have no control characters');
+const text = z.string(textError).min(1, textError).max(TEXT_LENGTH_MAX, textError).refine(isPlainName, NOT_PLAIN);
 
 export const allowanceAttributes = {
   max_amount: amount,

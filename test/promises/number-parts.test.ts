@@ -199,3 +199,56 @@ test('a fingerprint stays where the mask shows less, and where the value is show
   const plain = await server.request('POST', '/tokens', { json: { type: 'token', data: NUMBER } });
   expect(plain.body.fingerprint).toBe(await printOf(plain.body.id));
 });
+
+/** A number whose check digit is right. */
+const numberAround = (digits: string): string => {
+  const sum = [...`${digits}0`].toReversed().reduce((total, digit, at) => {
+    const twice = Number(digit) * (at % 2 === 1 ? 2 : 1);
+    return total + (twice > 9 ? twice - 9 : twice);
+  }, 0);
+  return `${digits}${(10 - (sum % 10)) % 10}`;
+};
+
+test('every card with the default mask has its fingerprint, of 10,000 and those that repeat', async () => {
+  const { api_key: key } = await byRule('mask')(await server.newTenant());
+  /** Few digits, so that runs repeat, and often those of the expiry. */
+  const draw = (_: unknown, at: number) => {
+    const [month, year] = [1 + (at % 12), 2027 + (at % 20)];
+    const pieces = [`${month}${year}`, String(year), `0${month}`, '222', '20', '3', '0', '2'];
+    let digits = at % 3 === 0 ? '' : '2223';
+    for (let piece = at; digits.length < 15; piece = (piece * 7 + 3) % 8_191)
+      digits += at % 3 === 0 ? String(piece % 10) : pieces[piece % 8];
+    return { number: numberAround(digits.slice(0, 15)), expiration_month: month, expiration_year: year };
+  };
+  const known = { number: '2223003122003222', expiration_month: 8, expiration_year: 2031 };
+  const cards = [known, ...Array.from({ length: 10_000 }, draw)];
+  let made = 0;
+  for (let from = 0; from < cards.length; from += 1_000) {
+    const json = cards.slice(from, from + 1_000).map((data) => ({ type: 'card', data }));
+    const answer = await server.request('POST', '/tokenize', { key, json });
+    expect(answer.status, answer.text.slice(0, 500)).toBe(200);
+    for (const [at, { fingerprint }] of (answer.body as { fingerprint?: string }[]).entries())
+      expect(fingerprint, JSON.stringify(cards[from + at])).toBeTypeOf('string');
+    made += answer.body.length;
+  }
+  expect(made).toBe(10_001);
+  const listed = await server.request('GET', '/tokens?size=100', { key });
+  for (const { fingerprint } of listed.body.data) expect(fingerprint).toBeTypeOf('string');
+});
+
+test('digits beside the default mask count as before, and the expiry in a mask of its own', async () => {
+  const data = { number: numberAround('555512203155444'), expiration_month: 12, expiration_year: 2031 };
+  const printOfCard = async (more: object) => {
+    const made = await server.request('POST', '/tokens', { json: { type: 'card', data, ...more } });
+    expect(made.status, made.text).toBe(201);
+    return made.body.fingerprint;
+  };
+  expect(await printOfCard({})).toBeTypeOf('string');
+  expect(await printOfCard({ metadata: { part: '122031' } })).toBeUndefined();
+  const mask = {
+    number: '{{ data.number | last4 }}',
+    expiration_month: '{{ data.expiration_month }}',
+    expiration_year: '{{ data.expiration_year }}',
+  };
+  expect(await printOfCard({ mask })).toBeUndefined();
+});

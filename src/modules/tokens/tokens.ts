@@ -258,21 +258,31 @@ const detailsOf = (
   return cardDetailsOf(data, visibility === 'value');
 };
 
+/** The value of a record, and the mask of the caller's own. Without one, data and mask of a masked record are the default mask. */
+type Hidden = { data: Json; mask?: Json | undefined };
+
+/** What the default mask shows of a hidden member. Members that it shows as they are, such as the expiry, are no digits of the number. */
+const hiddenParts = (masked: Json | undefined, value: Json): Json | undefined => {
+  if (typeof masked !== 'object' || masked === null) return masked;
+  const whole = value as Record<string, Json>;
+  return Object.fromEntries(
+    Object.entries(masked as Record<string, Json>).filter(([name, part]) => part !== whole[name]),
+  );
+};
+
 /** What of a record can hold parts of its value: all that a client wrote. */
-const writtenOf = (record: TokenRecord): (Json | undefined)[] => {
+const writtenOf = (record: TokenRecord, hidden: Hidden): (Json | undefined)[] => {
   const { id, data, mask, metadata, containers, search_indexes, fingerprint_expression } = record;
-  return [id, data, mask, metadata, containers, search_indexes, fingerprint_expression];
+  const shown = hidden.mask === undefined ? [hiddenParts(mask, hidden.data)] : [data, mask];
+  return [id, ...shown, metadata, containers, search_indexes, fingerprint_expression];
 };
 
 /**
  * Adds the fingerprint to a record whose reader may see it: the only place that does. A masked record that shows ten digits of a
  * card number has none: together they are the number, which about 1,000 creates would find.
  */
-const withPrint = (
-  record: TokenRecord,
-  fingerprint: string | undefined,
-  { data, isMasked: isHidden }: { data: Json; isMasked: boolean },
-): TokenRecord => (isHidden && showsNumberByParts(data, writtenOf(record)) ? record : { ...record, fingerprint });
+const withPrint = (record: TokenRecord, fingerprint: string | undefined, hidden: Hidden | undefined): TokenRecord =>
+  hidden && showsNumberByParts(hidden.data, writtenOf(record, hidden)) ? record : { ...record, fingerprint };
 
 /** A stored token as its reader may see it. */
 export const recordOfRow = (
@@ -306,7 +316,7 @@ export const recordOfRow = (
   };
   if (isIntentId(row.id) || !(options.isPrintShown ?? visibility !== 'nothing')) return record;
   const isHidden = visibility !== 'value' && hasMask(row, kept);
-  return withPrint(record, row.fingerprint ?? undefined, { data: kept.data, isMasked: isHidden });
+  return withPrint(record, row.fingerprint ?? undefined, isHidden ? kept : undefined);
 };
 
 /**
@@ -355,6 +365,6 @@ export const recordOfDraft = (
     ...times,
   };
   return isPrintShown && !isIntentId(id)
-    ? withPrint(record, columns.fingerprint, { data: draft.data, isMasked: isMasked(draft) })
+    ? withPrint(record, columns.fingerprint, isMasked(draft) ? draft : undefined)
     : record;
 };

@@ -12,7 +12,7 @@ beforeAll(async () => {
   owner = await server.signIn({ tenant });
 });
 
-const typed = { name: 'Orders', url: 'https://hooks.example.com/a', events: 'token.created', container: '' };
+const typed = { name: 'Orders', url: 'https://hooks.example.com/a', 'event.token.created': 'yes', container: '' };
 
 const make = async (name: string): Promise<{ id: string; text: string }> => {
   await owner.get('/console/webhooks/new');
@@ -37,6 +37,27 @@ test('a wrong form says what is wrong and keeps what was typed', async () => {
   expect(status).toBe(400);
   expect(text).toContain('The webhook was not created.');
   expect(text).toContain('value="https://127.0.0.1/"');
+});
+
+test('a webhook gets the events that are ticked, none is refused, and ticks are kept', async () => {
+  await owner.get('/console/webhooks/new');
+  const send = (more: Record<string, string>) =>
+    owner.post('/console/webhooks/new', { ...typed, name: 'Several', ...more, form_id: crypto.randomUUID() });
+  const made = await send({ 'event.token.deleted': 'yes', 'event.alarm.raised': 'yes' });
+  const [, id = ''] = /href="\/console\/webhooks\/([0-9a-f-]{36})"/.exec(made.text) ?? [];
+  const { body } = await server.request('GET', `/webhooks/${id}`, { key: tenant.api_key });
+  expect(body.events.toSorted()).toEqual(['alarm.raised', 'token.created', 'token.deleted']);
+  await owner.get('/console/webhooks/new');
+  const none = await send({ 'event.token.created': '' });
+  expect(none.status).toBe(400);
+  expect(none.text).toMatch(/must be a list of types of events/);
+  await owner.get('/console/webhooks/new');
+  const wrong = await send({ url: 'http://a.example.com/' });
+  expect(wrong.text).toMatch(/name="event\.token\.created" value="yes" checked/);
+  await owner.get('/console/webhooks/new');
+  const all = await send({ 'event.*': 'yes' });
+  const [, of = ''] = /href="\/console\/webhooks\/([0-9a-f-]{36})"/.exec(all.text) ?? [];
+  expect((await server.request('GET', `/webhooks/${of}`, { key: tenant.api_key })).body.events).toEqual(['*']);
 });
 
 test('a test event, a pause, a replay, another secret and the end', async () => {

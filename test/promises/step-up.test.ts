@@ -154,6 +154,7 @@ test('each permission is sensitive, or is one of these', () => {
   expect(others.toSorted()).toEqual(
     [
       'access:read',
+      'delegation:create',
       'forward:read',
       'application:read',
       'log:read',

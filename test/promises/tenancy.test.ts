@@ -619,8 +619,10 @@ beforeAll(async () => {
 afterAll(() => house.close());
 
 test('every route of the app is in the table, and the table has no other', () => {
+  // Its errors are those of a published interface: test/delegated-payments.test.ts asks it about other tenants.
+  const ofOthers = '/agentic_commerce/delegate_payment';
   const real = server.routes
-    .filter(({ config, url }) => !config?.methodGuard && !isPage(url))
+    .filter(({ config, url }) => !config?.methodGuard && !isPage(url) && url !== ofOthers)
     .flatMap(({ method, url }) => [method].flat().map((each) => `${each} ${url}`));
   const gets = real.filter((route) => !route.startsWith('HEAD '));
   expect(gets.toSorted()).toEqual(Object.keys(table).toSorted());

@@ -34,6 +34,8 @@ declare module 'fastify' {
     permission?: Permission | 'authenticated' | null;
     /** A request without a key goes on without a caller: the handler authenticates it. */
     allowsAnonymous?: true;
+    /** The API key may come as `Authorization: Bearer` too, as the interface of others has it. */
+    takesBearer?: true;
     /** The route answers requests with SVC-DRY-RUN; all others refuse them, and do nothing. */
     takesDryRun?: true;
     /** Registered for the methods that a path does not have: answers OPTIONS, and 405 to the others. */
@@ -79,7 +81,13 @@ const misplacedIn = ({ headers }: FastifyRequest): string | undefined => {
     ?.toUpperCase();
 };
 
+const bearerOf = ({ headers }: FastifyRequest): string | string[] | undefined => {
+  const [, token] = /^Bearer +(\S+)$/i.exec(headers.authorization ?? '') ?? [];
+  return headers['svc-api-key'] ?? token;
+};
+
 const refuse = (request: FastifyRequest): AppError => {
+  if (request.routeOptions.config.takesBearer) return unauthorized();
   const name = misplacedIn(request);
   if (name === undefined) return unauthorized();
   const [, prefix] = otherPrefix.exec(name) ?? [];
@@ -271,9 +279,9 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
 
   // Before the body is read, so that bodies of anonymous clients are not parsed. A cached caller needs no promise.
   app.addHook('onRequest', (request, reply, done) => {
-    const { permission, allowsAnonymous } = request.routeOptions.config;
+    const { permission, allowsAnonymous, takesBearer } = request.routeOptions.config;
     if (permission === null || permission === undefined) return done();
-    const header = request.headers['svc-api-key'];
+    const header = takesBearer ? bearerOf(request) : request.headers['svc-api-key'];
     const actor = actorOf(request);
     if (!actor && header === undefined && allowsAnonymous) return void refuseUninitialized().then(() => done(), done);
     const key = typeof header === 'string' && header.length > 0 && header.length <= KEY_LENGTH_MAX ? header : undefined;

@@ -6,6 +6,7 @@ import { isPartial } from './partial-requests.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { type Answer, answerOf, createdPathOf, sendAnswer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { sortedJson } from '../../platform/crypto/seal.ts';
 import { traceIdsOf } from '../../platform/http/trace.ts';
 import { IDEMPOTENCY_KEY_LENGTH_MAX, idempotencyKeyPattern } from '../../platform/http/schemas.ts';
 
@@ -16,9 +17,9 @@ declare module 'fastify' {
   interface FastifyContextConfig {
     /**
      * `none`: keys are ignored. `brief`: the answer may hold plaintext or a key, and is kept for a short time. `own`: the operation has
-     * claims that outlive a process which dies.
+     * claims that outlive a process which dies. `semantic`: names of the body may come in another order.
      */
-    idempotency?: 'none' | 'brief' | 'own';
+    idempotency?: 'none' | 'brief' | 'own' | 'semantic';
   }
 }
 
@@ -74,7 +75,7 @@ export const addIdempotency = (app: App, ctx: AccessContext): void => {
       key,
       route: routeOf(request),
       isBrief: idempotency === 'brief',
-      body: request.body,
+      body: idempotency === 'semantic' ? sortedJson(request.body) : request.body,
       answerOf: (result) => ({ ...answerOf(creates, result), ...(isPartial(request) && { status: 207 }) }),
     });
     if ('answer' in found) {

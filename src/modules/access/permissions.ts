@@ -8,6 +8,7 @@ const descriptions = {
   'token:delete': 'Delete tokens',
   'token:search': 'Search tokens',
   'token:use': 'Use tokens in reactors and the proxy',
+  'delegation:create': 'Create tokens by delegated payments, within an allowance',
   'session:create': 'Create sessions for browsers',
   'session:read': 'Read sessions for browsers',
   'application:create': 'Create applications',

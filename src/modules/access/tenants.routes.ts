@@ -1,5 +1,6 @@
 // Routes and schemas of /tenants/self: the tenant of the caller, and its usage report.
 import { ECHO_GUARD_TEXT, echoModeSchema } from './echo-mode.ts';
+import { delegatedPaymentsSetting } from './delegated-payments.ts';
 import { z } from 'zod';
 import { isPlainName, nameSchema } from './names.ts';
 import { USAGE_DAYS_MAX, usageSteps } from './usage-report.ts';
@@ -67,6 +68,11 @@ const settings = z
         description:
           'Whether members need a second factor in the console. Left out: the server says it. API keys are not affected, and can only make it stricter.',
         example: 'true',
+      }),
+      delegated_payments: optional(delegatedPaymentsSetting).meta({
+        description:
+          'Whether agents may hand over cards at `POST /agentic_commerce/delegate_payment`: JSON with `proxies`, the ids of the stored proxies that may charge them, `container`, and `signing_keys`, Ed25519 public keys in base64url. Left out: they may not.',
+        example: '{"proxies":["d3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063"]}',
       }),
     },
     'must be an object of texts',

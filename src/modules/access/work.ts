@@ -161,8 +161,17 @@ export class Work {
     return this.#reason;
   }
 
+  /** The same work with rights of an operation that does for a caller what it may not do by itself. */
+  withRights(rights: Pick<Caller, 'permissions' | 'rules'>): Work {
+    return this.#make({ ...this.caller, ...rights }, {});
+  }
+
   /** The same work with other details. */
   with(details: Details): Work {
+    return this.#make(this.caller, details);
+  }
+
+  #make(caller: Caller, details: Details): Work {
     const { origin, record } = this;
     const own = {
       origin,
@@ -176,7 +185,7 @@ export class Work {
       refuseStale: this.#refuseStale,
       reason: this.#reason,
     };
-    return new Work(this.#services, this.caller, { ...own, ...details });
+    return new Work(this.#services, caller, { ...own, ...details });
   }
 
   /** The work of another caller for the same request; its operations keep no answer of their own. */

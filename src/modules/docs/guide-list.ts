@@ -20,6 +20,7 @@ export const roles: readonly Role[] = [
       'docs/guides/collect-cards.md',
       'docs/guides/card-on-file.md',
       'docs/guides/bound-values.md',
+      'docs/guides/delegated-payments.md',
       'docs/guides/receive-card-data.md',
       'docs/guides/charge-once.md',
       'docs/guides/fingerprints.md',

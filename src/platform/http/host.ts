@@ -16,7 +16,7 @@ import type { Platform } from '../services/platform.ts';
 /** Methods that Fastify knows without addHttpMethod. */
 const known = ['GET', 'HEAD', 'POST', 'PUT', 'PATCH', 'DELETE', 'OPTIONS', 'TRACE'];
 
-const NO_PATH = 'There is no such path. All paths are described at /docs.';
+export const NO_PATH = 'There is no such path. All paths are described at /docs.';
 
 const refused = (reply: FastifyReply, allow: string): AppError => {
   reply.header('allow', allow);

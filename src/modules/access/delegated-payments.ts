@@ -1,0 +1,41 @@
+// The tenant setting `delegated_payments`: whether agents may hand over cards, through which proxies these are charged, and who signs.
+import { z } from 'zod';
+import { BOUND_NAMES_MAX } from './bounds.ts';
+import { parseContainer } from './containers.ts';
+import { ed25519KeyForm, parseEd25519Key } from '../../platform/crypto/ed25519.ts';
+import { parseJson } from '../../platform/json/json.ts';
+
+/** Twenty proxies and five keys. */
+export const DELEGATED_LENGTH_MAX = 2_000;
+
+/** Agents change their keys one after the other. */
+const SIGNING_KEYS_MAX = 5;
+
+const NEEDED =
+  'must be JSON with proxies, and container and signing_keys where they are needed, such as {"proxies":["d3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063"]}';
+
+const signingKey = z.string().regex(ed25519KeyForm).transform(parseEd25519Key);
+
+const container = z.string().transform((text, ctx) => {
+  const path = parseContainer(text);
+  if (path === undefined) ctx.addIssue(NEEDED);
+  return path ?? z.NEVER;
+});
+
+const delegated = z.strictObject({
+  proxies: z.array(z.uuid()).min(1).max(BOUND_NAMES_MAX),
+  container: container.optional(),
+  signing_keys: z.array(signingKey).min(1).max(SIGNING_KEYS_MAX).optional(),
+});
+
+export type DelegatedPayments = z.output<typeof delegated>;
+
+/** Undefined for a tenant that has no such setting. */
+export const delegatedPaymentsOf = (settings: Record<string, unknown>): DelegatedPayments | undefined =>
+  delegated.safeParse(parseJson(String(settings['delegated_payments'] ?? ''))).data;
+
+/** In a request. A setting of a tenant is text. */
+export const delegatedPaymentsSetting = z
+  .string(NEEDED)
+  .max(DELEGATED_LENGTH_MAX, `must have at most ${DELEGATED_LENGTH_MAX} characters`)
+  .refine((text) => delegatedPaymentsOf({ delegated_payments: text }) !== undefined, NEEDED);

@@ -17,6 +17,21 @@ export type Automaton = {
   readonly depthMax: number;
 };
 
+/** Nodes from the root down: a counting sort, since one that compares is not linear. */
+const orderByDepth = (depths: Int32Array, depthMax: number): Int32Array => {
+  const next = new Int32Array(depthMax + 2);
+  for (const depth of depths) next[depth + 1] = (next[depth + 1] as number) + 1;
+  for (let depth = 1; depth <= depthMax; depth += 1)
+    next[depth] = (next[depth] as number) + (next[depth - 1] as number);
+  const order = new Int32Array(depths.length);
+  for (const [node, depth] of depths.entries()) {
+    const at = next[depth] as number;
+    order[at] = node;
+    next[depth] = at + 1;
+  }
+  return order;
+};
+
 /** Linear in the bytes of the patterns, of which none is empty. Of two equal patterns the first is found. */
 export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automaton> {
   const nodesMax = patterns.reduce((sum, { length }) => sum + length, 1);
@@ -61,8 +76,8 @@ export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automa
     }
     if (ends[state] === -1) ends[state] = index;
   }
-  const order = Int32Array.from({ length: nodes }, (_, node) => node);
-  order.sort((one, other) => (depths[one] as number) - (depths[other] as number));
+  const depthMax = patterns.reduce((most, { length }) => Math.max(most, length), 0);
+  const order = orderByDepth(depths.subarray(0, nodes), depthMax);
   yield;
   for (const [at, node] of order.entries()) {
     if (node === ROOT) continue;
@@ -71,6 +86,5 @@ export function* createAutomaton(patterns: readonly Uint8Array[]): Slices<Automa
     if (ends[node] === -1) ends[node] = ends[fails[node] as number] as number;
     if (at % SLICE_NODES === 0) yield;
   }
-  const depthMax = nodes === 1 ? 0 : (depths[order[nodes - 1] as number] as number);
   return { step, depths, ends, depthMax };
 }

@@ -297,7 +297,7 @@ test('webhooks are made, changed and removed by a file, and no secret is shown',
   const bare = write('version: 1\nwebhooks: [{ name: A, events: ["*"] }]\n');
   expect((await run(['apply', bare])).err).toContain('A webhook needs url and events.');
   const unknown = write('version: 1\nwebhooks: [{ name: A, url: https://a.example.com, events: [token.create] }]\n');
-  expect((await run(['apply', unknown])).err).toContain('did you mean token.created?');
+  expect((await run(['apply', unknown])).err).toContain('did you mean token.created.');
 });
 
 test('other code that has permissions stands under what widens access', async () => {
@@ -436,7 +436,7 @@ describe('files that are wrong change nothing, and each line names its place', (
     ['a list where an object is wanted', '- version: 1\n', /The file must be an object/],
     ['a text as the file', 'hello\n', /The file must be an object/],
     ['no version', 'applications: []\n', /needs version/],
-    ['a version that is not known', 'version: 2\n', /^vault\.yaml:1:10: version must be one of 1/],
+    ['a version that is not known', 'version: 2\n', /^vault\.yaml:1:10: version must be 1\./],
     ['an empty file', '', /The file is empty/],
     ['comments alone', '# nothing\n', /The file is empty/],
     ['two documents', 'version: 1\n---\nversion: 1\n', /one document/],
@@ -518,7 +518,7 @@ describe('files that are wrong change nothing, and each line names its place', (
     [
       'a setting with another word',
       'version: 1\ntenant: { settings: { absent_paths: nul } }\n',
-      /absent_paths must be another word: did you mean null\?/,
+      /absent_paths must be one of the known words; did you mean null\./,
     ],
     [
       'an unquoted boolean in a setting',

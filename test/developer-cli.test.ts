@@ -121,7 +121,7 @@ test('tokens: made from a file or standard input, found, deleted', async () => {
   const [plain] = await json(['token', 'create', '--type', 'card'], { stdin: JSON.stringify(card.data) });
   const found = await json(['token', 'search', 'type:card', '--limit', '1']);
   expect(found.map(({ id }) => id)).toEqual([plain.id]);
-  const { out } = await run(['token', 'search', 'type:card']);
+  const { out } = await run(['token', 'search', '--limit', '2']);
   expect(out.split('\n').map((line) => line.split('  ')[0])).toEqual(['ID', plain.id, made.id, '']);
   expect((await run(['token', 'delete', made.id, plain.id])).out).toBe(
     `Deleted "${made.id}".\nDeleted "${plain.id}".\n`,
@@ -141,10 +141,19 @@ test('a failure is one line on stderr that names the place, with its exit code',
     [['token', 'create', '--type', 'token'], 3, /longer than 1048576 bytes/, 'x'.repeat(1_048_577)],
     [['token', 'get', 'no-such-token'], 5, /404 not_found/],
     [['token', 'get', '..'], 2, /must be an id/],
-    [['token', 'get'], 2, /^Missing required argument 'id'\.$/],
+    [['token', 'get'], 2, /^Missing required argument 'id'\. Help: strongroom token get --help$/],
     [['token', 'get', 'a', 'b'], 2, /too many arguments/i],
     [['token', 'gett', 'a'], 2, /Did you mean get\?/],
     [['tokens'], 2, /Did you mean token\?/],
+    [['token', 'list'], 2, /^Unknown command 'list'\. strongroom token search lists the tokens/],
+    [['logs', 'list'], 2, / strongroom logs tail lists the newest/],
+    [['token', 'frobnicate'], 2, / strongroom token has the commands create, get, search, delete\.$/],
+    [['frobnicate'], 2, / strongroom has the commands login, /],
+    [
+      ['--profile', 'x', 'token', 'search'],
+      2,
+      /'--profile'\. Options stand after the name of a command\. Help: strongroom --help$/,
+    ],
     [['token', 'get', 'a', '--jsn'], 2, /Did you mean --json\?/],
     [['token', 'search', 'type:card', '--limit', '1e3'], 2, /whole number from 1/],
     [['logs', 'tail', '--disclosure', 'reveal'], 2, /none, masked, revealed, used/],

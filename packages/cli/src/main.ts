@@ -58,8 +58,8 @@ const createProgram = (surroundings: Surroundings): Command => {
 /** The first words of all commands. */
 export const firstWords = (): string[] => createProgram({} as Surroundings).commands.map((command) => command.name());
 
-/** Whether these words begin a command of this program. Words of options are not looked at. */
-export const hasCommand = (words: readonly string[]): boolean => {
+/** Follows words as far as they name commands. @returns the last group or command, and how many words name it. */
+const walk = (words: readonly string[]): { command: Command; at: number } => {
   // Nothing is run, so nothing is read and written.
   let [command, at]: [Command, number] = [createProgram({} as Surroundings), 0];
   for (; at < words.length; at += 1) {
@@ -67,13 +67,32 @@ export const hasCommand = (words: readonly string[]): boolean => {
     if (!child) break;
     command = child;
   }
+  return { command, at };
+};
+
+/** Whether these words begin a command of this program. Words of options are not looked at. */
+export const hasCommand = (words: readonly string[]): boolean => {
+  const { command, at } = walk(words);
   // A group alone is one as well; `logs archive` is none.
   return at > 0 && (command.commands.length === 0 || at === words.length);
 };
 
-const commandLineError = ({ message }: CommanderError): string => {
+/** What a group has in place of a command that it has not: summaries begin with a verb, so `list` finds what "lists". */
+const nameCommands = ({ commands }: Command, group: string, given = ''): string => {
+  const doing = commands.find((each) => each.summary().startsWith(`${given === 'ls' ? 'list' : given}s `));
+  if (doing) return `${group} ${doing.name()} ${doing.summary()}.`;
+  return `${group} has the commands ${commands.map((each) => each.name()).join(', ')}.`;
+};
+
+const commandLineError = ({ message, code }: CommanderError, argv: readonly string[]): string => {
   const text = message.replace(/^error: /, '').replaceAll(/\s*\n\s*/g, ' ');
-  return `${text[0]?.toUpperCase()}${text.slice(1)}${/[.?)]$/.test(text) ? '' : '.'}`;
+  const sentence = `${text[0]?.toUpperCase()}${text.slice(1)}${/[.?)]$/.test(text) ? '' : '.'}`;
+  if (text.endsWith('?)')) return sentence;
+  const { command, at } = walk(argv);
+  const named = ['strongroom', ...argv.slice(0, at)].join(' ');
+  if (code === 'commander.unknownCommand') return `${sentence} ${nameCommands(command, named, argv[at])}`;
+  const order = command.commands.length > 0 ? ' Options stand after the name of a command.' : '';
+  return `${sentence}${order} Help: ${named} --help`;
 };
 
 /**
@@ -88,7 +107,7 @@ export const runCli = async (argv: readonly string[], surroundings: Surroundings
     if (error instanceof CommanderError) {
       if (error.exitCode === 0) return EXIT.done;
       // The help of a group that was named alone is its own error.
-      if (error.code !== 'commander.help') surroundings.stderr.write(`${commandLineError(error)}\n`);
+      if (error.code !== 'commander.help') surroundings.stderr.write(`${commandLineError(error, argv)}\n`);
       return EXIT.usage;
     }
     const { line, exitCode } = describeFailure(error);

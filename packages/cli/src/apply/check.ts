@@ -42,8 +42,10 @@ const WORDS_SHOWN = 9;
 
 const wordFault = (value: unknown, words: unknown[]): string => {
   const nearest = typeof value === 'string' ? nearestName(value, words.map(String)) : undefined;
-  if (nearest !== undefined) return `must be another word: did you mean ${nearest}?`;
-  return words.length > WORDS_SHOWN ? 'is not one of its words' : `must be one of ${words.join(', ')}`;
+  if (nearest !== undefined) return `must be one of the known words; did you mean ${nearest}`;
+  const shown = words.slice(0, WORDS_SHOWN).join(', ');
+  if (words.length > WORDS_SHOWN) return `must be one of the ${words.length} known words, such as ${shown}`;
+  return words.length === 1 ? `must be ${shown}` : `must be one of ${shown}`;
 };
 
 const textFault = (value: string, shape: Shape): string | undefined => {

@@ -70,7 +70,7 @@ export const addLogs = (scope: Scope, program: Command): void => {
   const group = defineGroup(program, 'logs', 'the log of the tenant');
   define<TailOptions>(scope, group, {
     signature: 'tail',
-    summary: 'prints the newest entries of the log, the newest last',
+    summary: 'lists the newest entries of the log, the newest last',
     options: [
       ['-n, --lines <n>', 'how many entries; 20 if not given', wholeNumber(0, 1000)],
       ['-f, --follow', 'prints further entries as they come, until Ctrl-C'],

@@ -77,13 +77,15 @@ export const addTokens = (scope: Scope, program: Command): void => {
     run: async ({ io, args: [id = ''], openVault }) => io.show(await (await openVault()).tokens.get(id)),
   });
   define<{ limit: number }>(scope, group, {
-    signature: 'search <query>',
-    summary: 'lists the tokens that match, newest first',
+    signature: 'search [query]',
+    summary: 'lists the tokens that match, newest first; without a query, all',
     more: "QUERY is such as 'type:card AND metadata.customer:c-99' or 'last4:4242' (docs/guides/search-and-logs.md).",
     options: [['--limit <n>', 'how many tokens at most; 20 if not given', wholeNumber(1, 10_000)]],
-    run: async ({ io, args: [query = ''], options: { limit = 20 }, openVault }) => {
-      const vault = await openVault();
-      io.list(await readAll(vault.tokens.search({ query, size: Math.min(limit, 100) }), limit), columns);
+    run: async ({ io, args: [query], options: { limit = 20 }, openVault }) => {
+      const { tokens } = await openVault();
+      const size = Math.min(limit, 100);
+      const found = query === undefined ? tokens.list({ size }) : tokens.search({ query, size });
+      io.list(await readAll(found, limit), columns);
     },
   });
   define(scope, group, {

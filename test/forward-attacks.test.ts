@@ -1,7 +1,7 @@
 // Attacks on records of requests with an idempotency key: by other tenants, other applications, destinations, and a writer of the database.
 import { randomUUID } from 'node:crypto';
 import { type ServerResponse } from 'node:http';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { tokenOf } from './support/reactors.ts';
 import {
   type Answer,
@@ -86,6 +86,13 @@ const readWhole = (id: string, key?: string): Promise<Answer> =>
 
 const keyWith = async (...permissions: string[]): Promise<string> =>
   (await makeApplication(server, { permissions, type: 'private' })).key;
+
+/** As where its destination did not accept the connection. */
+const fail = (id: string): Promise<unknown> =>
+  server.sql(`UPDATE forwards SET state = 'failed', sent_at = NULL WHERE id = $1`, [id]);
+
+const valuesIn = (order: Pick<Order, 'path'>, name: string): (string | undefined)[] =>
+  sentTo(order).map(({ headers }) => headers.find(([each]) => each.toLowerCase() === name)?.[1]);
 
 const isRefused = ({ status }: Answer): boolean => status >= 400 && status < 500;
 
@@ -234,6 +241,49 @@ describe('a destination', () => {
   });
 });
 
+describe('a retry', () => {
+  test('repeats the attempt that was sent, not the one before it that was not', async () => {
+    const own = await makeProxy(server, { destination_url, idempotency_header: 'Idempotency-Key' });
+    const as = (authorization: string) => ({ headers: { 'svc-proxy-key': own.key, authorization } });
+    const order = await forward([reset, reset], as('Bearer of-no-account'));
+    await fail(order.id);
+    expect((await send(order.path, as('Bearer of-one'))).status).toBe(502);
+    expect((await send(order.path, as('Bearer of-two'))).status).toBe(201);
+    expect(valuesIn(order, 'authorization').slice(1)).toEqual(['Bearer of-one', 'Bearer of-one']);
+    expect(new Set(valuesIn(order, 'idempotency-key')).size).toBe(1);
+  });
+
+  test.each([
+    ['recognises it', 'Idempotency-Key'],
+    ['does not recognise it', undefined],
+  ])('of a failed request that was replayed is not sent, where its destination %s', async (_, idempotency_header) => {
+    const own = await makeProxy(server, { destination_url, idempotency_header });
+    const headers = { 'svc-proxy-key': own.key };
+    const order = await forward([reset], { headers });
+    await fail(order.id);
+    const { body } = await replay(order.id);
+    expect(body.state).toBe('answered');
+    const again = await send(order.path, { headers });
+    expect([again.status, again.body.proxy_error?.code ?? again.body.code]).toEqual([409, 'outcome_unknown']);
+    expect(again.text).toContain(body.id);
+    expect(sentTo(order)).toHaveLength(2);
+    expect(new Set(valuesIn(order, 'idempotency-key')).size).toBe(1);
+  });
+
+  test('and a replay at once of a failed request are one', async () => {
+    const own = await makeProxy(server, { destination_url, idempotency_header: 'Idempotency-Key' });
+    const headers = { 'svc-proxy-key': own.key };
+    for (let round = 0; round < 10; round += 1) {
+      const order = await forward([reset], { headers });
+      await fail(order.id);
+      await Promise.all([send(order.path, { headers }), replay(order.id), send(order.path, { headers })]);
+      // A replay that comes after an answered retry has another key: it is another request.
+      const [first, ...others] = valuesIn(order, 'idempotency-key');
+      expect(others.filter((key) => key === first)).toHaveLength(1);
+    }
+  });
+});
+
 describe('a replay', () => {
   test.each([
     ['SVC-PROXY-URL', () => other_url],
@@ -272,6 +322,21 @@ describe('a replay', () => {
     await changeProxy(server, own, { destination_url });
     await replay(body.id);
     expect(JSON.stringify(sentTo(order)[2]?.headers)).not.toContain('of-the-first');
+  });
+
+  test('through a proxy that is moved while it begins sends nothing', async () => {
+    const own = await makeProxy(server, { destination_url });
+    const order = await forward([], { headers: { 'svc-proxy-key': own.key } });
+    const { proxies } = server.ctx;
+    const find = proxies.findProxyBeforeCaller.bind(proxies);
+    const finding = vi.spyOn(proxies, 'findProxyBeforeCaller').mockImplementationOnce(async (key) => {
+      const found = await find(key);
+      await changeProxy(server, own, { destination_url: other_url });
+      return found;
+    });
+    const answer = await replay(order.id);
+    finding.mockRestore();
+    expect([answer.status, sentTo(order).length]).toEqual([409, 1]);
   });
 
   test('of an unknown outcome is not sent by a truthy word', async () => {

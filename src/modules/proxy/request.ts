@@ -5,6 +5,7 @@ import type { CodedTexts } from '../tokens/expressions/expansion.ts';
 import type { RequestOrigin, Usage } from '../../platform/db/audit-record.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
 import type { Headers } from '../../platform/egress/headers.ts';
+import type { ForwardRow } from '../runs/forward-rows.ts';
 import type { Run } from '../runs/run.ts';
 import type { IncomingBody } from './bodies/take-body.ts';
 
@@ -32,8 +33,15 @@ export type Retry = {
   key: string;
   /** Told the id of its record, as soon as there is one. @param isBegun whether an attempt of this request has begun. */
   note(forwardId: string, isBegun: boolean): void;
-  /** Of a request that is sent once more, under another key. `destination_key`: where the destination may recognise the first one. */
-  replay?: { of: string; destination_key: string | undefined };
+  /**
+   * Of a request that is sent once more, under another key. `of`: its record, as it was when that was decided. `destination_key`: where
+   * the destination may recognise the first one. `pin`: of the only proxy that may get its headers, where a stored proxy gets them.
+   */
+  replay?: {
+    of: Pick<ForwardRow, 'id' | 'state' | 'attempts'>;
+    destination_key: string | undefined;
+    pin: string | undefined;
+  };
 };
 
 /** The response to the client. */

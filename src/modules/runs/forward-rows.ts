@@ -160,19 +160,40 @@ export type Attempt = { id: string; attempts: number };
 
 const BEGIN_AGAIN = `
 UPDATE forwards SET state = 'begun', attempts = attempts + 1, claimed_until = ${LEASE_END}, destination_host = $5, path_digest = $6,
-  repeat_digest = $7
+  repeat_digest = $7, sealed = coalesce($8, sealed)
 WHERE tenant_id = $1 AND id = $2 AND attempts = $3 AND state = $4 RETURNING id`;
 
-/** Of a request that failed, or whose destination recognises it. @returns false where another process was first. */
+/**
+ * Of a request that failed, or whose destination recognises it. `sealed`: null where it stays as it is.
+ * @returns false where another process was first.
+ */
 export const beginAgain = async (
   query: Query,
   tenant_id: string,
   { id, attempts, state }: Attempt & Pick<ForwardRow, 'state'>,
-  to: Pick<ForwardRow, 'destination_host' | 'path_digest' | 'repeat_digest'>,
+  to: Pick<ForwardRow, 'destination_host' | 'path_digest' | 'repeat_digest' | 'sealed'>,
 ): Promise<boolean> => {
-  const where = [to.destination_host, to.path_digest, to.repeat_digest];
+  const where = [to.destination_host, to.path_digest, to.repeat_digest, to.sealed];
   return (await query('begin-forward-again', BEGIN_AGAIN, [tenant_id, id, attempts, state, ...where])).length > 0;
 };
+
+const LOCK_REPLAYED =
+  'SELECT 1 FROM forwards WHERE tenant_id = $1 AND id = $2 AND state = $3 AND attempts = $4 FOR SHARE';
+
+/** Until the transaction ends, no attempt of the request begins. @returns false where it is no longer as it was read. */
+export const lockReplayed = async (
+  query: Query,
+  tenant_id: string,
+  { id, state, attempts }: Attempt & Pick<ForwardRow, 'state'>,
+): Promise<boolean> =>
+  (await query('lock-replayed-forward', LOCK_REPLAYED, [tenant_id, id, state, attempts])).length > 0;
+
+/** Ids are in the order of time, so that the key of the table bounds what is read. */
+const FIND_REPLAY = 'SELECT id FROM forwards WHERE tenant_id = $1 AND id > $2 AND replay_of = $2 ORDER BY id LIMIT 1';
+
+/** The first replay of a request, in whatever state: that may begin again, and may have been replayed itself. */
+export const findReplay = async (query: Query, tenant_id: string, id: string): Promise<string | undefined> =>
+  ((await query('find-forward-replay', FIND_REPLAY, [tenant_id, id])) as { id: string }[])[0]?.id;
 
 const SENDING = `
 UPDATE forwards SET state = 'sent', sent_at = now(), claimed_until = ${LEASE_END}

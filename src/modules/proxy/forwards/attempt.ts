@@ -3,7 +3,7 @@
 import { type AnswerBasis, createAnswerRecord } from '../../access/answer-record.ts';
 import { answerGone, checkReplay, holderOf } from '../../access/idempotency.ts';
 import type { Work } from '../../access/work.ts';
-import { failure, unavailable } from '../../../platform/base/errors.ts';
+import { conflict, failure, unavailable } from '../../../platform/base/errors.ts';
 import { type DigestKey, forwardDigest, idempotencyDigest, sha256OfBytes } from '../../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
 import { maskHost, type LogRow } from '../../../platform/db/audit-record.ts';
@@ -19,8 +19,10 @@ import { judgeForwards, keepLease, queueUnknown } from '../../runs/forward-lease
 import {
   beginAgain,
   findByKey,
+  findReplay,
   type ForwardRow,
   insertForward,
+  lockReplayed,
   noteAnswered,
   noteFailed,
   noteSending,
@@ -71,10 +73,19 @@ const answerNotKept = ({ id, status }: ForwardRow) =>
     },
   );
 
+const WAS_REPLAYED =
+  'Nothing of the first request was sent, and then it was replayed: the record of that has the outcome.';
+
+/** A replay with the headers of the first request found its proxy before. @throws conflict where that has changed since. */
+const checkPin = (key: DigestKey, { proxy, retry: { replay } }: Asked): void => {
+  if (replay?.pin === undefined || (proxy && pinOfProxy(key, proxy) === replay.pin)) return;
+  throw conflict('The proxy of the request is being changed. Nothing was sent: try again.');
+};
+
 /** What a repetition must have in common with the first request. */
 const contentOf = (key: DigestKey, { method, proxy, target, sentTo, headers, body, retry }: Asked): string =>
   forwardDigest(key, 'content', [
-    retry.replay?.of ?? '',
+    retry.replay?.of.id ?? '',
     method,
     ...(proxy ? [proxy.id, target.path, target.query] : ['', spell(sentTo), '']),
     ...headers
@@ -164,6 +175,7 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
     // A space is in no key of a client: other routes have their own claims.
     const keyId = idempotencyDigest(keys.digest, holderOf(work), `forward ${retry.key}`);
     const content = contentOf(keys.digest, asked);
+    checkPin(keys.digest, asked);
     const seen = await findByKey(work.db, keyId, ctx.now());
     if (seen?.isDead) await judgeForwards(ctx, tenant_id);
     const found = seen?.isDead ? await findByKey(work.db, keyId, ctx.now()) : seen;
@@ -187,7 +199,7 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
   }
 };
 
-/** A request that failed has left nothing. One whose outcome is unknown is sent again only where its destination recognises it. */
+/** A request that failed has left nothing, if no replay has taken its place. One whose outcome is unknown is sent again only where its destination recognises it. */
 const mayBeginAgain = ({ state, repeat_digest }: ForwardRow, repeat: string | null): boolean =>
   state === 'failed' || (state === 'unknown' && repeat !== null && repeat === repeat_digest);
 
@@ -226,7 +238,8 @@ const attemptOf = (
   const id = first?.forward.id ?? ctx.newLogId(now);
   const attempts = (first?.forward.attempts ?? 0) + 1;
   const wasSent = first?.forward.sent_at != null;
-  const request = first?.stored.request ?? requestOf(keys.digest, keyId, asked);
+  // What nobody has got is nothing to repeat: this attempt is the first, with headers of its own.
+  const request = first && wasSent ? first.stored.request : requestOf(keys.digest, keyId, asked);
   const where = {
     destination_host: maskHost(sentTo.url.host),
     path_digest: forwardDigest(keys.digest, 'path', [spell(sentTo)]),
@@ -237,14 +250,18 @@ const attemptOf = (
   let isOver = false;
 
   const write = async (query: Query, token_ids: string[]): Promise<void> => {
+    if (retry.replay && !(await lockReplayed(query, tenant_id, retry.replay.of))) throw inProgress(retry.replay.of.id);
     const { actor_id, actor_type, origin } = work;
-    const about = { actor_id, actor_type, proxy_id: proxy?.id ?? null, replay_of: retry.replay?.of ?? null };
+    const about = { actor_id, actor_type, proxy_id: proxy?.id ?? null, replay_of: retry.replay?.of.id ?? null };
     const row = { id, ...about, ...where, method: asked.method, token_ids, trace_id: origin?.trace_id ?? null };
     const claim = { id: keyId, route: content, expires_at: new Date(now.getTime() + STORED_MS) };
     const isWritten = first
-      ? await beginAgain(query, tenant_id, { ...first.forward }, where)
+      ? await beginAgain(query, tenant_id, first.forward, { ...where, sealed: wasSent ? null : seal({ request }) })
       : await insertForward(query, tenant_id, { ...row, sealed: seal({ request }) }, claim, now);
     if (!isWritten) throw inProgress(first?.forward.id);
+    // The replay locked this row before it was written, or waits for it.
+    const replayed = first && !wasSent ? await findReplay(query, tenant_id, id) : undefined;
+    if (replayed !== undefined) throw outcomeUnknown(replayed, WAS_REPLAYED);
   };
 
   const delivery = new Delivery(async () => {

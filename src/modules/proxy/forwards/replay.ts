@@ -101,13 +101,17 @@ export const replayForward = async (ctx: ProxyContext, work: Work, replay: Repla
   await work.log([logRow(ctx, work, { operation: 'use', ...entity })]);
 
   const made: { id?: string; isBegun?: boolean } = {};
-  // A destination that may have got the first request knows this one by the same key. Any other is to do it anew.
-  const mayKnow = row.state === 'unknown' && destination.isSame;
+  // A request that was answered is to be done anew. Any other is the first one still, also for its destination.
+  const isFirst = row.state !== 'answered' && destination.isSame;
   const retry = {
     // A space is in no key of a client.
     key: `replay ${id} ${key ?? ctx.newUuid()}`,
     note: (forwardId: string, isBegun: boolean) => void Object.assign(made, { id: forwardId, isBegun }),
-    replay: { of: id, destination_key: mayKnow ? request.destination_key : undefined },
+    replay: {
+      of: row,
+      destination_key: isFirst ? request.destination_key : undefined,
+      pin: destination.isSame ? request.proxy_pin : undefined,
+    },
   };
   const { method } = request;
   // As with a key: it goes on without its client. What is not kept of the response is not read.

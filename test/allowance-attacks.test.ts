@@ -55,6 +55,13 @@ const form = (text: string): Sent => ({ body: `card=CARD&currency=usd&${text}`, 
 const json = (members: string): Sent => ({ body: `{"card":"CARD","currency":"usd",${members}}` });
 
 const attacks: Record<string, Sent> = {
+  'JSON that says it is a form, with a form behind it': {
+    body: '{"amount":9999,"currency":"usd","a":"=","card":"CARD"}&amount=1&currency=usd',
+    type: FORM,
+  },
+  'JSON with a form in one of its texts': json('"amount":1,"x":"&amount=9999&currency=usd&y="'),
+  'JSON with a form in percent-encoding': json('"amount":1,"x":"&%61mount=9999&y="'),
+  'JSON with a form of a list': json('"amount":1,"x":"&amount[]=9999&%=%y"'),
   'a name twice, small last': json('"amount":9999,"amount":5'),
   'a name twice, small first': json('"amount":5,"amount":9999'),
   'a name twice, one in escapes': json('"amount":5,"\\u0061mount":9999'),
@@ -170,6 +177,8 @@ describe('more than the allowance', () => {
     notSent(await send(body('[{"amount":5,"Amount":9999}]'), deep));
     notSent(await send(body('{"0":{"amount":5}}'), deep));
     notSent(await send(body('[]'), deep));
+    // Java compares names without case by their capitals, and the dotless i has an I.
+    notSent(await send({ body: '{"card":"CARD","currency":"usd","items":[{"amount":5}],"\u0131tems":[]}' }, deep));
     expect((await send(body('[{"amount":5}]'), deep)).status).toBe(200);
   });
 
@@ -196,6 +205,18 @@ describe('more than the allowance', () => {
     expect((await made('return args;')).status).toBe(200);
   });
 
+  test('by a header under which a destination shall know repetitions: the bound is suspended', async () => {
+    const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
+    const changed = await makeProxy(house.server, { destination_url: house.url, amount });
+    const bound_to = { proxies: [changed.id], max_uses: 1 };
+    const token = await tokenOf(house.server, CARD, { type: 'card', bound_to });
+    const patch = { json: { idempotency_header: 'X-Ignored' } };
+    expect((await house.server.request('PATCH', `/proxies/${changed.id}`, patch)).status).toBeLessThan(300);
+    const answer = await askProxy(house.server, changed, { json: { card: `{{ ${token} | json: '$.number' }}` } });
+    notSent(answer);
+    expect(answer.text).toContain('changed');
+  });
+
   test('is not what honest bodies are refused for', async () => {
     const honest: Sent[] = [
       json('"amount":2000'),
@@ -203,6 +224,7 @@ describe('more than the allowance', () => {
       json('"amount":2e3'),
       json('"amount":2000.0'),
       json('"amount":5,"metadata":{"amount":9999},"description":"Bücher; amount=9"'),
+      json('"amount":5,"description":"this & that = all"'),
       form('amount=2000'),
       form('amount=5&description=B%C3%BCcher+und+mehr'),
       { ...json('"amount":5'), type: 'application/json; charset=UTF-8' },

@@ -141,6 +141,7 @@ describe('a card that an agent hands over', () => {
     expect(body).toMatchObject({
       type: 'card',
       containers: ['/pci/high/'],
+      expires_at: '2090-01-31T00:00:00.000Z',
       metadata: { merchant_id: 'acme_store', campaign: 'q4' },
       bound_to: {
         max_uses: 1,
@@ -315,6 +316,7 @@ describe('with signing keys', () => {
       signed({ ...body, metadata: {} }),
       signed(body, new Date(), other),
     ];
+    refused(await delegate(undefined, { headers: { signature, timestamp } }), 401, 'unauthorized');
     // Not even the answer to the same request is given again.
     for (const headers of wrong) refused(await delegate(body, { id: 'signed', headers }), 401, 'unauthorized');
     expect((await set({ proxies: [proxy.id, silent.id] })).status).toBe(200);
@@ -322,6 +324,16 @@ describe('with signing keys', () => {
 });
 
 describe('the setting', () => {
+  test('is changed by no key that may not use the cards of its container, before or after', async () => {
+    const mine = { container: '/mine/', transform: 'reveal', permissions: ['token:create', 'token:read', 'token:use'] };
+    const rules = [{ description: '', priority: 1, ...mine }];
+    const { api_key } = await house.server.newKey(tenant, { permissions: ['tenant:update'], rules });
+    const thief = { ...tenant, api_key };
+    for (const setting of [{ proxies: [proxy.id], container: '/mine/' }, { proxies: [proxy.id] }, undefined])
+      expect((await set(setting, thief)).status).toBe(403);
+    expect((await set({ proxies: [proxy.id, silent.id] })).status).toBe(200);
+  });
+
   for (const setting of [
     {},
     { proxies: [] },

@@ -2,6 +2,7 @@
 import { type KeyParts, parseApiKey } from './api-keys.ts';
 import { storedRuleSchema } from './access-rule.ts';
 import type { KeyUses } from './key-uses.ts';
+import { delegatedPaymentsOf } from './delegated-payments.ts';
 import { echoModeOf } from './echo-mode.ts';
 import { effectiveLimits, namedLimits } from './limits.ts';
 import { findApplicationAsCaller } from './rows/applications.ts';
@@ -132,6 +133,7 @@ export const createCallerFinder = (
     allows_absent_paths: allowsAbsentPaths(row.settings),
     echo_guard: echoModeOf(row.echo_guard),
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
+    delegated_payments: delegatedPaymentsOf(row.settings),
     allowed_hosts: hostsOf(row.allowed_hosts),
     limits: effectiveLimits(ctx, namedLimits(row)),
   });

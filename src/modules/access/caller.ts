@@ -1,4 +1,5 @@
 // The authenticated caller of a request, with what access rules need to decide. It holds no secret.
+import type { DelegatedPayments } from './delegated-payments.ts';
 import { type AccessRule } from './access-rule.ts';
 import type { EchoMode } from './echo-mode.ts';
 import type { StoredBound } from './bounds.ts';
@@ -52,6 +53,7 @@ export type Caller = {
   readonly echo_guard?: EchoMode | undefined;
   /** The setting of the tenant: the echo guard where nothing else says it. */
   readonly tenant_echo_guard?: EchoMode | undefined;
+  readonly delegated_payments?: DelegatedPayments | undefined;
   /** Hosts that it may send to through the proxy; undefined for any. */
   readonly allowed_hosts?: readonly string[] | undefined;
   /** Undefined for a caller that is not limited to creating tokens. */

@@ -28,6 +28,9 @@ const delegated = z.strictObject({
   signing_keys: z.array(signingKey).min(1).max(SIGNING_KEYS_MAX).optional(),
 });
 
+/** Where the setting names no container. */
+export const DELEGATED_CONTAINER = '/pci/high/';
+
 export type DelegatedPayments = z.output<typeof delegated>;
 
 /** Undefined for a tenant that has no such setting. */

@@ -2,6 +2,8 @@
 import { logRow, type Operation } from '../../platform/db/audit-record.ts';
 import { AppError, notFound } from '../../platform/base/errors.ts';
 import type { AccessContext } from './context.ts';
+import { DELEGATED_CONTAINER, delegatedPaymentsOf } from './delegated-payments.ts';
+import { checkGrants } from './grants.ts';
 import { asksForReason } from './reveal-reason.ts';
 import { signDeletion } from './erasure-certificates.ts';
 import { insertDeletion } from './rows/erasure-certificates.ts';
@@ -76,13 +78,31 @@ const checkPeople = (ctx: AccessContext, work: Work, before: Settings, after: Se
   );
 };
 
-/** Replaces name and settings. @throws notFound; forbidden for a key that would require less of members. */
+/**
+ * Who says where the cards of agents go, who signs them and what charges them could have them for itself.
+ * @throws forbidden unless the caller may read and use what its container holds, before a change and after it.
+ */
+const checkDelegated = (work: Work, ...changed: Settings[]): void => {
+  const [before, after] = changed.map((settings) => settings['delegated_payments']);
+  // A member has given the second factor for it.
+  if (before === after || work.actor_type === 'user') return;
+  for (const settings of changed) {
+    const found = delegatedPaymentsOf(settings);
+    const container = found && (found.container ?? DELEGATED_CONTAINER);
+    const permissions = ['token:create', 'token:read', 'token:use'] as const;
+    const rule = { description: '', priority: 1, transform: 'mask' as const, permissions: [...permissions] };
+    if (container !== undefined) checkGrants(work, { permissions: [], rules: [{ ...rule, container }] });
+  }
+};
+
+/** Replaces name and settings. @throws notFound; forbidden for a key that would require less of members; as checkDelegated. */
 export const changeTenant = (ctx: AccessContext, work: Work, input: TenantInput): Promise<TenantRecord> => {
   const fields = { ...input, modified_at: ctx.now(), modified_by: work.actor_id };
   return work.prismaTransaction(async (tx) => {
     const row = await lockTenant(tx);
     if (!row) throw notFound('tenant');
     checkPeople(ctx, work, row.settings as Settings, input.settings);
+    checkDelegated(work, row.settings as Settings, input.settings);
     await updateTenant(tx, fields);
     tx.log(logOf(ctx, work, 'update'));
     tx.changed({ subject: 'tenant', id: work.tenant_id });

@@ -197,18 +197,21 @@ export const findKeyOfProxy = async (ctx: LoadContext, tenant_id: string, id: st
 };
 
 /**
- * What a bound pins of a proxy: its destination host and its transforms, and what these run with, which may say where they send
- * values. A proxy without code uses no configuration and no application.
+ * What a bound pins of a proxy: its destination host and its transforms, what these run with, which may say where they send
+ * values, and the header by which the destination knows a repetition, which costs no use. A proxy without code uses no configuration
+ * and no application.
  */
 export const pinOfProxy = (
   key: DigestKey,
-  proxy: Pick<ProxyForUse, 'id' | 'destination_url' | 'configuration' | 'application_id'> &
-    Pick<ProxyRoute, 'request_transform' | 'response_transform'>,
+  proxy: Pick<ProxyForUse, 'id' | 'destination_url' | 'configuration' | 'application_id'> & {
+    idempotency_header?: string | undefined;
+  } & Pick<ProxyRoute, 'request_transform' | 'response_transform'>,
 ): string => {
   const { id, destination_url, request_transform, response_transform, configuration, application_id = '' } = proxy;
   const isCoded = request_transform !== undefined || response_transform !== undefined;
   const code = [request_transform ?? '', response_transform ?? '', sortedJson(configuration), application_id];
-  return pinDigest(key, 'proxy', id, [new URL(destination_url).host, ...(isCoded ? code : [])]);
+  const repeated = proxy.idempotency_header === undefined ? [] : ['idempotency_header', proxy.idempotency_header];
+  return pinDigest(key, 'proxy', id, [new URL(destination_url).host, ...(isCoded ? code : []), ...repeated]);
 };
 
 export const findProxyPin =

@@ -27,6 +27,7 @@ const NOT_ELSEWHERE = 'the query must have none of the names of the amount, curr
 const AMOUNT_NEEDED =
   'the request must have an amount as a plain decimal number, with no more decimals than its currency has';
 const CURRENCY_NEEDED = 'the request must have a currency of three letters';
+const ONE_KIND_OF_BODY = 'the body must not be JSON for one reader, and a form for another';
 const NOT_OF_VALUES = 'amount, currency and merchant must stand in the request as they are, and not as expressions';
 const JSON_NEEDED = 'the body must be JSON, as its Content-Type says';
 const EXACT_NEEDED = 'the JSON must have no name twice, only exact numbers, and no more than 64 levels';
@@ -38,16 +39,51 @@ type Steps = readonly (string | number)[];
 const overrides = /^x-(?:http-)?(?:content-type-override|method-override|http-method)$|^x-http-method$/i;
 
 /**
- * One form for all names that some reader takes for one: capitals (Go folds K and the long s too), characters of compatibility,
+ * One form for all names that some reader takes for one: capitals (Go folds K and the long s too, Java the dotless i), characters of compatibility,
  * `paymentAmount` and `payment_amount` (the JSON of protobuf), blanks and dots (PHP), and what follows NUL.
  */
 const fold = (name: string): string =>
   (name.normalize('NFKC').split('\0', 1)[0] as string)
+    .toUpperCase()
     .toLowerCase()
     .normalize('NFKC')
     .replace(/[^\p{L}\p{N}]/gu, '');
 
+// --- Names of forms ---
+
+const decodeOr = (text: string, otherwise: () => string): string => {
+  try {
+    return decodeURIComponent(text.replaceAll('+', ' '));
+  } catch {
+    return otherwise();
+  }
+};
+
+const decode = (text: string): string => decodeOr(text, () => refuse('the request must have valid percent-encoding'));
+
+const nameOf = (pair: string): string => pair.split('=', 1)[0] as string;
+
+/** `a[b]` is a name within `a`. */
+const foldOuter = (name: string): string => fold(name.split('[', 1)[0] as string);
+
+/** Some readers end a pair at a semicolon too. */
+const namesIn = (text: string): string[] => text.split(/[&;]/).map((pair) => foldOuter(decode(nameOf(pair))));
+
+/** The names that a form could have for a path. */
+const formNamesOf = (path: Steps): readonly string[] => [fold(String(path[0])), fold(path.join(''))];
+
 // --- JSON ---
+
+/** A receiver may read any body as a form. The text before the first `&` is the beginning of the JSON. */
+const refuseForm = (text: string, paths: readonly Steps[]): void => {
+  const names = new Set(
+    text
+      .split('&')
+      .slice(1)
+      .map((pair) => foldOuter(decodeOr(nameOf(pair), () => nameOf(pair)))),
+  );
+  if (paths.some((path) => formNamesOf(path).some((name) => names.has(name)))) refuse(ONE_KIND_OF_BODY);
+};
 
 /** Refuses a name beside those of the path that a reader could take for it. */
 const refuseTwins = (root: Json, steps: Steps): void => {
@@ -61,8 +97,10 @@ const refuseTwins = (root: Json, steps: Steps): void => {
   }
 };
 
-function* readJson(body: Buffer): Slices<(steps: Steps) => Json | undefined> {
-  const parsed = yield* parseInSlices(body.toString('utf8'), { stopsAtDepth: true });
+function* readJson(body: Buffer, paths: readonly Steps[]): Slices<(steps: Steps) => Json | undefined> {
+  const text = body.toString('utf8');
+  refuseForm(text, paths);
+  const parsed = yield* parseInSlices(text, { stopsAtDepth: true });
   // A name that is there twice, a number that a double does not hold, or one that a reader may drop.
   if (Object.keys(parsed.findings).length > 0) refuse(EXACT_NEEDED);
   return (steps) => {
@@ -75,20 +113,10 @@ function* readJson(body: Buffer): Slices<(steps: Steps) => Json | undefined> {
 
 type Pair = { name: string; value: string };
 
-const decode = (text: string): string => {
-  try {
-    return decodeURIComponent(text.replaceAll('+', ' '));
-  } catch {
-    return refuse('the request must have valid percent-encoding');
-  }
-};
-
-/** Some readers end a pair at a semicolon too. */
-const namesIn = (text: string): string[] =>
-  text.split(/[&;]/).map((pair) => fold(decode(pair.split('=', 1)[0] as string).split('[', 1)[0] as string));
-
 const readForm = (body: Buffer): ((steps: Steps) => Json | undefined) => {
   const text = body.toString('utf8');
+  // A receiver may read JSON whatever the type says, and ignore what follows it.
+  if (/^\s*[{[]/.test(text)) refuse(ONE_KIND_OF_BODY);
   const names = namesIn(text);
   // A reader may take the rest for text in the charset that it says.
   if (names.includes('charset')) refuse('the form must not have a field that says its charset');
@@ -98,7 +126,7 @@ const readForm = (body: Buffer): ((steps: Steps) => Json | undefined) => {
   });
   return ([step, ...others]) => {
     if (typeof step !== 'string' || others.length > 0) return undefined;
-    const wanted = fold(step.split('[', 1)[0] as string);
+    const wanted = foldOuter(step);
     const found = pairs.filter(({ name }) => name === step);
     const [only] = found;
     if (found.length > 1 || names.filter((name) => name === wanted).length > 1) refuse(ONE_OF_EACH);
@@ -116,12 +144,16 @@ const refuseInQuery = (search: string, paths: readonly Steps[]): void => {
   if (search === '') return;
   const names = namesIn(search.slice(1));
   for (const path of paths) {
-    const folded = [fold(String(path[0])), fold(path.join(''))];
+    const folded = formNamesOf(path);
     if (names.some((name) => name !== '' && folded.includes(name))) refuse(NOT_ELSEWHERE);
   }
 };
 
-function* readBody(headers: Headers, body: Buffer): Slices<(steps: Steps) => Json | undefined> {
+function* readBody(
+  headers: Headers,
+  body: Buffer,
+  paths: readonly Steps[],
+): Slices<(steps: Steps) => Json | undefined> {
   const types = headers.filter(([name]) => name.toLowerCase() === 'content-type');
   const isOverridden = headers.some(([name]) => overrides.test(name));
   const kind = bodyKindOf(headers);
@@ -130,7 +162,7 @@ function* readBody(headers: Headers, body: Buffer): Slices<(steps: Steps) => Jso
   // A byte order mark ends JSON for some readers, and is skipped by others.
   if (!('charset' in kind) || kind.charset !== 'utf8' || kind.utf16 !== undefined || body[0] === 0xef)
     return refuse(BODY_NEEDED);
-  if (kind.kind === 'json') return yield* readJson(body);
+  if (kind.kind === 'json') return yield* readJson(body, paths);
   return kind.kind === 'form' ? readForm(body) : refuse(BODY_NEEDED);
 }
 
@@ -141,8 +173,9 @@ function* read({ headers, body, search }: LeavingRequest, rule: AmountRule): Sli
     (path) => path && stepsOfPath(path),
   );
   if (!value || !currency) return refuse(ONE_OF_EACH);
-  refuseInQuery(search, [value, currency, ...(merchant ? [merchant] : [])]);
-  const at = yield* readBody(headers, bufferOf(body));
+  const paths = [value, currency, ...(merchant ? [merchant] : [])];
+  refuseInQuery(search, paths);
+  const at = yield* readBody(headers, bufferOf(body), paths);
   const [given, letters, found] = [at(value), at(currency), merchant && at(merchant)];
   if ([given, letters, found].some((each) => typeof each === 'string' && each.includes('{{'))) refuse(NOT_OF_VALUES);
   if (typeof letters !== 'string' || !currencyForm.test(letters)) return refuse(CURRENCY_NEEDED);

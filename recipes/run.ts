@@ -1,19 +1,16 @@
 // Runs a recipe against a vault and a fake processor of its own: `npm run recipe -- stripe`. Both end with it.
+// `npm run recipe -- stripe fake` serves the fake alone, for a development server that runs.
 import { once } from 'node:events';
 import { mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
-import type { IncomingHttpHeaders } from 'node:http';
-import { createServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { text } from 'node:stream/consumers';
 import { pathToFileURL } from 'node:url';
 import { cards, startVault } from '@strongroom/testing';
 import { certificateFor, testCa } from '../test/support/certificates.ts';
+import { type Answer, createDestination, type Received, serveDestination } from '../test/support/destination.ts';
 
-export type Received = { method: string; url: string; headers: IncomingHttpHeaders; body: string };
-
-export type Answer = { status: number; json: unknown };
+export type { Answer, Received };
 
 /** What a recipe gets: a vault with a key that may do everything, and the address of the processor. */
 export type Place = {
@@ -36,12 +33,9 @@ const names = readdirSync(import.meta.dirname, { withFileTypes: true })
   .map(({ name }) => name);
 
 const startProcessor = async ({ answer }: Recipe, received: Received[]) => {
-  const server = createServer(certificateFor('localhost'), async (request, response) => {
-    const { method = '', url = '', headers } = request;
-    const asked = { method, url, headers, body: await text(request) };
-    received.push(asked);
-    const { status, json } = answer(asked);
-    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(json));
+  const server = createDestination(certificateFor('localhost'), (request) => {
+    received.push(request);
+    return answer(request);
   }).listen(0, '127.0.0.1');
   await once(server, 'listening');
   return server;
@@ -66,11 +60,12 @@ const runRecipe = async (recipe: Recipe): Promise<unknown> => {
   }
 };
 
-const [name = ''] = process.argv.slice(2);
-if (!names.includes(name)) {
-  console.error(`Name a recipe: npm run recipe -- ${names.join(', ')}`);
+const [name = '', only] = process.argv.slice(2);
+if (!names.includes(name) || (only !== undefined && only !== 'fake')) {
+  console.error(`Name a recipe, and fake after it to serve its fake alone: npm run recipe -- ${names.join(', ')}`);
   process.exitCode = 1;
 } else {
   const recipe = (await import(pathToFileURL(join(import.meta.dirname, name, 'recipe.ts')).href)) as Recipe;
-  console.log(JSON.stringify(await runRecipe(recipe), null, 2));
+  if (only === 'fake') serveDestination(`answers as the fake of ${name}`, recipe.answer);
+  else console.log(JSON.stringify(await runRecipe(recipe), null, 2));
 }

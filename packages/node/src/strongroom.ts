@@ -12,10 +12,10 @@ export { data, type Expression, expression, type FilterArgument, record, ref } f
 export type { AnswerInfo, Clock, ProxyInit };
 
 export type StrongroomOptions = {
-  /** Of an application: `svc_live_...`. Not needed for a stored proxy with `require_auth: false`. */
-  apiKey: string;
+  /** Of an application: `svc_live_...`. A variable of the environment may be undefined: that is a TypeError. Not needed for a stored proxy with `require_auth: false`. */
+  apiKey: string | undefined;
   /** Such as `https://vault.example.com`. */
-  baseUrl: string;
+  baseUrl: string | undefined;
   /** In place of the `fetch` of Node, such as one with an agent of its own. */
   fetch?: typeof globalThis.fetch;
   /** For one attempt, in ms. Default: 30,000. */
@@ -51,7 +51,7 @@ const readNumber = (name: string, value: number | undefined, otherwise: number):
   return value;
 };
 
-const readBaseUrl = (text: string): string => {
+const readBaseUrl = (text = ''): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '' || url.hash !== '')
     throw new TypeError('Strongroom: baseUrl must be an http or https URL, such as https://vault.example.com.');

@@ -28,7 +28,7 @@ export const readDevDestination = ({ echoFile }: DevelopmentEgress): DevDestinat
 
 /** What a refusal of a local destination says in addition, in development. */
 export const LOCAL_HINT =
-  'To reach a server of your own network, start the vault with EGRESS_PRIVATE_HOSTS=name:port, and with NODE_EXTRA_CA_CERTS=file if its certificate is of your own authority: it needs https and a host name such as localhost.';
+  'To reach a server of your own network, start the vault with EGRESS_PRIVATE_HOSTS=name:port, and with NODE_EXTRA_CA_CERTS=file if its certificate is of your own authority: it needs https and a host name such as localhost. For a trial there is the echo server of docs/guides/proxy.md.';
 
 /**
  * Names that public DNS does not have (RFC 6761, 6762, 8375, ICANN resolution 2024.07.29.06 for `internal`, and those that it withholds),

@@ -1,7 +1,9 @@
 // Attacks on records of requests with an idempotency key: by other tenants, other applications, destinations, and a writer of the database.
 import { randomUUID } from 'node:crypto';
 import { type ServerResponse } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { openStored } from '../src/modules/proxy/forwards/stored.ts';
 import { tokenOf } from './support/reactors.ts';
 import {
   type Answer,
@@ -94,6 +96,16 @@ const fail = (id: string): Promise<unknown> =>
 const valuesIn = (order: Pick<Order, 'path'>, name: string): (string | undefined)[] =>
   sentTo(order).map(({ headers }) => headers.find(([each]) => each.toLowerCase() === name)?.[1]);
 
+/** What is sealed of a record, with its request body as text. */
+const openRecord = async (id: string): Promise<string> => {
+  const { tenant_id } = server.tenant;
+  const keys = await server.ctx.keyring.tenantKeys(tenant_id);
+  const [{ sealed }] = (await server.sql('SELECT sealed FROM forwards WHERE id = $1', [id])) as [{ sealed: Buffer }];
+  const stored = openStored(server.ctx, { tenant_id, keys }, { id, sealed });
+  const { body, headers, path, query } = stored.request;
+  return JSON.stringify([headers, path, query, body && Buffer.from(body, 'base64').toString('latin1')]);
+};
+
 const isRefused = ({ status }: Answer): boolean => status >= 400 && status < 500;
 
 describe('another tenant', () => {
@@ -156,6 +168,14 @@ describe('another application', () => {
     const { status, text } = await readWhole(order.id, reader.key);
     expect([status, text.includes('ch_secret')]).toEqual([200, false]);
   });
+});
+
+test('another application that may not use the token sees no header of a response that is not kept', async () => {
+  const long: Answering = (response) => void response.writeHead(201, { 'x-charge': 'ch_1' }).end('a'.repeat(300_000));
+  const { id } = await forward([long]);
+  expect((await readWhole(id)).body.response.headers).toContainEqual({ name: 'x-charge', value: 'ch_1' });
+  const { status, body } = await readWhole(id, await keyWith('forward:read'));
+  expect([status, body.answer, body.response]).toEqual([200, 'not_kept', undefined]);
 });
 
 describe('a form that the vault does not know is refused', () => {
@@ -351,6 +371,29 @@ describe('a replay', () => {
     const headers = { 'svc-idempotency-key': 'again' };
     await Promise.all(Array.from({ length: 50 }, () => replay(order.id, {}, { headers })));
     expect(sentTo(order)).toHaveLength(2);
+  });
+});
+
+describe('a literal security code is not stored', () => {
+  const gzipped = { body: gzipSync('{"cvc":"739"}'), headers: { 'content-encoding': 'gzip' } };
+  const utf16 = { 'content-type': 'application/json; charset=utf-16le' };
+
+  test.each<[string, string, RequestOptions]>([
+    ['its query', '?cvc=739', {}],
+    ['its query, in percent', '?cvc%5Bcode%5D=%37%33%39', {}],
+    ['its path', '/cvc=739', {}],
+    ['a header', '', { headers: { 'x-cvc': '739' } }],
+    ['the value of a header', '', { headers: { 'x-card': '{"cvc":"739"}' } }],
+    ['a gzip body', '', gzipped],
+    ['a body in UTF-16', '', { body: Buffer.from('{"cvc":"739"}', 'utf16le'), headers: utf16 }],
+  ])('of a request that has it in %s', async (_, more, options) => {
+    const path = newPath();
+    const answer = await send(path + more, options);
+    expect(answer.status, answer.text).toBe(201);
+    const id = answer.headers.get('svc-forward-id') as string;
+    expect(await openRecord(id)).not.toMatch(/739|%37%33%39/);
+    const again = await replay(id);
+    expect([again.status, again.body.detail]).toEqual([409, expect.stringContaining('security code')]);
   });
 });
 

@@ -91,6 +91,24 @@ test('code that has called fetch counts as sent, also where it then throws', asy
   expect(await stateOf(await send(silent, `${path}/b`, { a: 1 }))).toBe('failed');
 });
 
+test('a use is not taken back of a refused request that was noted as sent', async () => {
+  const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
+  const code = 'module.exports = async ({ args }) => args;';
+  for (const [request_transform, uses] of [
+    [undefined, 0],
+    [{ code }, 1],
+  ] as const) {
+    const proxy = await makeProxy(server, { destination_url, amount, request_transform });
+    const token = await tokenOf(server, 'a-number-of-mine', {
+      bound_to: { proxies: [proxy.id], max_uses: 3, allowance: { max_amount: 100, currency: 'usd' } },
+    });
+    const path = newPath();
+    const answer = await send(proxy, path, { amount: 101, currency: 'usd', card: `{{ ${token} }}` });
+    expect(answer.status, answer.text).toBe(403);
+    expect([await stateOf(answer), await usesOf(token), sentTo(path).length]).toEqual(['failed', uses, 0]);
+  }
+});
+
 test('an unknown outcome is told to a webhook, by ids and no value', async () => {
   const url = `${destination_url}/hook`;
   const made = await server.request('POST', '/webhooks', { json: { name: 'W', url, events: ['forward.unknown'] } });

@@ -1,5 +1,6 @@
 // Requests of the proxy with an idempotency key: sent once, answered as often as asked.
 import { type ServerResponse } from 'node:http';
+import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { tokenOf } from './support/reactors.ts';
 import { startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
@@ -216,6 +217,9 @@ describe('a response that is not kept', () => {
     ['has the number', says(`{"number":"${NUMBER}"}`), {}],
     ['has the number in a header', says('{}', { 'x-echo': NUMBER }), {}],
     ['has a security code', says('{"cvc":"123"}'), {}],
+    ['has a security code in gzip', says(gzipSync('{"cvc":"123"}'), { 'content-encoding': 'gzip' }), {}],
+    ['has a security code in a header', says('{}', { 'x-cvc': '123' }), {}],
+    ['is long without its coding', says(gzipSync('a'.repeat(2_000_000)), { 'content-encoding': 'gzip' }), {}],
     ['has a coding that is not known', says('{}', { 'content-encoding': 'zstd' }), {}],
   ])('because it %s goes to the first request alone', async (_, answering) => {
     const order = charge(answering);

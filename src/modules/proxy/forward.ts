@@ -11,7 +11,7 @@ import { type Actor, logRow, type LogRow, type Usage } from '../../platform/db/a
 import type { Query } from '../../platform/db/statements.ts';
 import type { ProxyContext } from './context.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
-import { isDecodable } from '../../platform/egress/body.ts';
+import { codingsOf, isDecodable } from '../../platform/egress/body.ts';
 import { afterSending, EgressFault } from '../../platform/base/egress-fault.ts';
 import { type Headers, loopMark, refuseLoop } from '../../platform/egress/headers.ts';
 import { type Account, FREE_BYTES, openAccount } from '../../platform/base/accounts.ts';
@@ -153,7 +153,9 @@ const forwardFrom = async (
     const chunks = isAnonymous && taken.chunks ? await begun(taken.chunks) : taken.chunks;
     if (retry && work) {
       const { method } = request;
-      const asked = { work, run, retry, proxy, method, target, base, sentTo, headers, body: taken.whole };
+      const { whole: body, decoded } = taken;
+      const readable = decoded?.bytes ?? (codingsOf(headers).length > 0 ? undefined : body);
+      const asked = { work, run, retry, proxy, method, target, base, sentTo, headers, body, readable };
       const opened = await openForward(ctx, asked);
       if ('answer' in opened) {
         run.leave();
@@ -394,8 +396,9 @@ const exchange = async (
     const about: About = { method, path: opened.path, query: opened.query, url: spell(sentTo) };
     const before: Message = { ...prepared, hasValues: hasTokens };
     // Code may send something of its own.
-    if (attempt && proxy?.request_transform !== undefined && !maskOfCode(proxy.request_transform))
-      await delivery.sending();
+    const isNoted =
+      attempt !== undefined && proxy?.request_transform !== undefined && !maskOfCode(proxy.request_transform);
+    if (isNoted) await delivery.sending();
     const transforming = proxy && rights ? transform(ctx, proxy, 'request', before, about, rights) : before;
     const outgoing = await Promise.resolve(transforming).finally(() => {
       if (!hasCalled) delivery.notSent();
@@ -406,7 +409,8 @@ const exchange = async (
     if (tokens?.spending) {
       const given = { headers: before.headers, body: bytes };
       const leaving = { headers: outgoing.headers, body: chunks ? undefined : outgoing.body };
-      const how = { isUnsent: !hasCalled, isOfCode: proxy?.request_transform !== undefined };
+      // If the process dies after uses are taken back, the record says `sent`: its repetition would count none.
+      const how = { isUnsent: !hasCalled && !isNoted, isOfCode: proxy?.request_transform !== undefined };
       await tokens.spending.spend(await charge(sentTo, given, leaving), how);
     }
 

@@ -28,6 +28,8 @@ import {
   noteSending,
 } from '../../runs/forward-rows.ts';
 import {
+  hasCodeIn,
+  hasCodeInUri,
   hasLiteralCode,
   OF_BODY,
   openStored,
@@ -51,6 +53,8 @@ export type Asked = {
   sentTo: SpelledUrl;
   headers: Headers;
   body: Uint8Array | undefined;
+  /** The body without its coding. Undefined where that cannot be decoded, and for none. */
+  readable: Uint8Array | undefined;
 };
 
 const RETRY_AFTER_SECONDS = 1;
@@ -108,19 +112,24 @@ const repeatOf = (key: DigestKey, { proxy, sentTo }: Pick<Asked, 'proxy' | 'sent
 const requestOf = (
   key: DigestKey,
   keyId: string,
-  { work, method, target, proxy, base, headers, body, retry }: Asked,
+  { work, method, target, proxy, base, headers, body, readable, retry }: Asked,
 ): StoredRequest => {
-  const isStored = body === undefined || (body.byteLength <= STORED_BYTES_MAX && !hasLiteralCode(body));
+  const url = proxy ? undefined : spell({ url: base.url, target: base.url.pathname + base.search });
+  const isUrlStored = ![target.path, target.query, url ?? ''].some(hasCodeInUri);
+  const stored = headers.filter((header) => !hasCodeIn([header]));
+  const isShort = [body, readable].every((each) => each && each.byteLength <= STORED_BYTES_MAX);
+  const isStored = isShort && readable && !hasLiteralCode(readable);
   return {
     method,
     actor_id: work.actor_id,
     proxy_id: proxy?.id,
-    path: target.path,
-    query: target.query,
+    path: isUrlStored ? target.path : '',
+    query: isUrlStored ? target.query : '',
     isBare: target.isBare,
-    destination_url: proxy ? undefined : spell({ url: base.url, target: base.url.pathname + base.search }),
+    destination_url: isUrlStored ? url : url && '',
+    hasCode: isUrlStored && stored.length === headers.length ? undefined : true,
     proxy_pin: proxy && pinOfProxy(key, proxy),
-    headers,
+    headers: stored,
     body: isStored && body ? Buffer.from(body).toString('base64') : undefined,
     hasBody: body !== undefined,
     destination_key: retry.replay?.destination_key ?? forwardDigest(key, 'key', [keyId]),
@@ -188,7 +197,7 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
       });
     if (!forward?.sealed) throw answerGone();
     const stored = openStored(ctx, { tenant_id, keys }, { id: forward.id, sealed: forward.sealed });
-    if (mayBeginAgain(forward, repeatOf(keys.digest, asked)))
+    if (mayBeginAgain(forward, stored, repeatOf(keys.digest, asked)))
       return { attempt: attemptOf(ctx, asked, { keys, keyId, content, release, first: { forward, stored } }) };
     const answer = await findAnswer(ctx, work, forward, stored);
     release();
@@ -200,8 +209,8 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
 };
 
 /** A request that failed has left nothing, if no replay has taken its place. One whose outcome is unknown is sent again only where its destination recognises it. */
-const mayBeginAgain = ({ state, repeat_digest }: ForwardRow, repeat: string | null): boolean =>
-  state === 'failed' || (state === 'unknown' && repeat !== null && repeat === repeat_digest);
+const mayBeginAgain = ({ state, repeat_digest }: ForwardRow, { request }: Stored, repeat: string | null): boolean =>
+  state === 'failed' || (state === 'unknown' && repeat !== null && repeat === repeat_digest && !request.hasCode);
 
 /** The kept response. @throws conflict; forbidden; too_many_requests; unavailable. */
 const findAnswer = async (
@@ -285,7 +294,7 @@ const attemptOf = (
   const answered: ForwardAttempt['answered'] = async (response, headers) => {
     if (!end()) return;
     const { basis } = work.record as { basis: AnswerBasis };
-    const stored: Stored = response ? { request, response, basis } : { request, headers };
+    const stored: Stored = response ? { request, response, basis } : { request, headers, basis };
     const status = delivery.status ?? 0;
     const answer = response ? 'kept' : 'not_kept';
     await recorded(noteAnswered(db, { id, attempts }, { status, answer, sealed: seal(stored) }));

@@ -62,10 +62,17 @@ const shownRequest = z
       description: 'The destination that the request named. Left out through a stored proxy.',
       example: 'https://api.example.com/v1/charges',
     }),
-    path: z.string().meta({ description: 'The path behind `/proxy`, as it was sent.', example: '/v1/charges' }),
-    query: z.string().meta({ description: 'The query without its `?`, or nothing.', example: '' }),
+    path: z.string().meta({
+      description: 'The path behind `/proxy`, as it was sent. Empty where a security code is in the URL.',
+      example: '/v1/charges',
+    }),
+    query: z.string().meta({
+      description: 'The query without its `?`, or nothing. Empty where a security code is in the URL.',
+      example: '',
+    }),
     header_names: z.array(z.string()).meta({
-      description: 'The names of the headers that were forwarded. No answer has their values.',
+      description:
+        'The names of the headers that were forwarded, without those of a security code. No answer has their values.',
       example: ['Content-Type'],
     }),
     body: shownBody.optional(),

@@ -1,6 +1,7 @@
 // Keeps the response to a request with an idempotency key, before its first byte goes to the client. What is stored holds no value that the
 // request opened: a response that the echo guard would change is stored without its body.
 import type { Account } from '../../../platform/base/accounts.ts';
+import { codingsOf, decodeBody, isDecodable } from '../../../platform/egress/body.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import type { EchoGuard } from '../../tokens/echo/echo-guard.ts';
 import type { Reservations } from '../bodies/take-body.ts';
@@ -9,7 +10,7 @@ import { guardAnswer } from '../guard-answer.ts';
 import { joined, piecesOf, takeUpTo } from '../held-body.ts';
 import type { AnswerWithin } from '../request.ts';
 import type { ForwardAttempt } from './attempt.ts';
-import { hasLiteralCode, STORED_BYTES_MAX } from './stored.ts';
+import { hasCodeIn, hasLiteralCode, STORED_BYTES_MAX } from './stored.ts';
 
 type Keeping = {
   account: Account;
@@ -27,9 +28,10 @@ export const unrefused = <Ctx extends Pick<ProxyContext, 'accounts'>>(ctx: Ctx):
 const isStream = (headers: Headers): boolean =>
   headers.some(([name, value]) => name.toLowerCase() === 'content-type' && /^\s*text\/event-stream/i.test(value));
 
-/** Whether the guard lets a response pass as it is. */
+/** Whether the guard lets a response pass as it is, and its headers have no security code. */
 const isClean = async (ctx: ProxyContext, answer: AnswerWithin, keeping: Keeping): Promise<boolean> => {
   const { account, guard, reservations, tenant_id } = keeping;
+  if (hasCodeIn(answer.headers)) return false;
   const search = guard.searchStored(account, reservations);
   // Nothing is told of what is found: the response itself goes on as its proxy wants it.
   const asked = {
@@ -48,6 +50,23 @@ const isClean = async (ctx: ProxyContext, answer: AnswerWithin, keeping: Keeping
   } catch {
     return false;
   }
+};
+
+/**
+ * Whether a body has no security code. One in a coding is decoded for that; what cannot be decoded, and what is longer
+ * than a response that is kept, is searched no further.
+ */
+const hasNoCode = async (
+  ctx: ProxyContext,
+  headers: Headers,
+  body: Buffer,
+  { account, reservations }: Keeping,
+): Promise<boolean> => {
+  if (codingsOf(headers).length === 0) return !hasLiteralCode(body);
+  if (!isDecodable(headers)) return false;
+  reservations.push(ctx.accounts.hold(account, 'response_bytes', STORED_BYTES_MAX));
+  const decoded = await decodeBody(headers, body, STORED_BYTES_MAX).catch(() => undefined);
+  return decoded !== undefined && !hasLiteralCode(decoded);
 };
 
 /**
@@ -92,7 +111,7 @@ export const keepAnswer = async (
     bodyBytes: body.byteLength,
     trailers: undefined,
   };
-  if (hasLiteralCode(body) || !(await isClean(ctx, whole, keeping))) {
+  if (!(await hasNoCode(ctx, headers, body, keeping)) || !(await isClean(ctx, whole, keeping))) {
     await attempt.answered(undefined, await cleanHeaders());
     return whole;
   }

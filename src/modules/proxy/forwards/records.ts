@@ -109,13 +109,14 @@ const responseOf = async (
   { request, response, headers, basis }: Stored,
 ): Promise<ShownResponse | undefined> => {
   const shown = (all: Headers): ShownResponse['headers'] => all.map(([name, value]) => ({ name, value }));
-  if (!response || !basis) return headers && status !== null ? { status, headers: shown(headers) } : undefined;
+  if (!basis || status === null) return undefined;
   try {
     await checkReplay(ctx, work, basisFor(basis, { of: request.actor_id, reader: work.actor_id }));
   } catch (error) {
     if (error instanceof AppError && (error.code === 'forbidden' || error.code === 'conflict')) return undefined;
     throw error;
   }
+  if (!response) return { status, headers: shown(headers ?? []) };
   return { status: response.status, headers: shown(response.headers), body: bodyOf(response.body) };
 };
 

@@ -37,8 +37,10 @@ const checkReplayable = (
     throw outcomeUnknown(id, 'The outcome of the request is not known. With `accept_risk: true` it is sent once more.');
   if (!stored) throw conflict('The request is no longer stored: its day is over.');
   const { request } = stored;
-  if (request.hasBody && request.body === undefined)
-    throw conflict('The body of the request is not stored: it has over 256 KB, or a security code.');
+  if (request.hasCode || (request.hasBody && request.body === undefined))
+    throw conflict(
+      'Not all of the request is stored: it has a security code, or a body of over 256 KB or in a coding that was not read.',
+    );
   return request;
 };
 

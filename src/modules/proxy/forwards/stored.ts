@@ -31,6 +31,8 @@ export type StoredRequest = {
   proxy_pin?: string | undefined;
   /** Those that were forwarded. */
   headers: Headers;
+  /** What has a literal security code is left out, or spelled ''. Such a request is not sent again from here. */
+  hasCode?: true | undefined;
   /** Base64. Undefined for none, and where it is not stored. */
   body?: string | undefined;
   hasBody: boolean;
@@ -90,8 +92,19 @@ const codePart = new RegExp(
   'i',
 );
 
-/** Whether a text has a security code that is no expression. Such a text is not stored: no code outlives its time here. */
+/** Whether bytes have a security code that is no expression. Such bytes are not stored: no code outlives its time here. */
 export const hasLiteralCode = (bytes: Uint8Array): boolean => {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
-  return literalCode.test(text) || codePart.test(text);
+  // Text in UTF-16 is the same with a zero beside each character.
+  const narrow = text.includes('\0') ? text.replaceAll('\0', '') : text;
+  return literalCode.test(narrow) || codePart.test(narrow);
 };
+
+const decodeUri = (text: string): string => text.replaceAll(/%[0-7][\da-f]/gi, (each) => decodeURIComponent(each));
+
+/** The same of a path, a query or a URL. */
+export const hasCodeInUri = (text: string): boolean => literalCode.test(decodeUri(text));
+
+/** The same of headers, which may say the name or have it in their value. */
+export const hasCodeIn = (headers: Headers): boolean =>
+  headers.some(([name, value]) => literalCode.test(`${name}: ${value}`));

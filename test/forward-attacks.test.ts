@@ -170,7 +170,7 @@ describe('another application', () => {
   });
 });
 
-test('another application that may not use the token sees no header of a response that is not kept', async () => {
+test('another application without the token sees no header of a response that is not kept', async () => {
   const long: Answering = (response) => void response.writeHead(201, { 'x-charge': 'ch_1' }).end('a'.repeat(300_000));
   const { id } = await forward([long]);
   expect((await readWhole(id)).body.response.headers).toContainEqual({ name: 'x-charge', value: 'ch_1' });

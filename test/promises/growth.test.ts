@@ -850,7 +850,8 @@ test('every function that sees input is called, or says why not', async () => {
   expect([...Object.keys(works), ...Object.keys(beyond)].filter((id) => !ids.has(id))).toEqual([]);
 });
 
-describe('twice the input takes about twice the time', () => {
+// Growth of the code is there each time; that of a busy machine is not.
+describe('twice the input takes about twice the time', { retry: 2 }, () => {
   test.each(functions.filter(({ id }) => !(id in beyond)).map((found) => [found.id, found] as const))(
     '%s',
     async (_, found) => {

@@ -22,7 +22,7 @@ test('a key without rights can nothing, and what it cannot is all there is', () 
   expect(can).toEqual([]);
   expect(cannot).toEqual([
     ...TOKENS_CANNOT,
-    'read or change sessions for browsers, applications and their keys, reactors and their code, proxies with their keys and code, who may do what, webhooks and their deliveries, the log, usage reports, people, invitations or the tenant and its settings',
+    'read or change sessions for browsers, applications and their keys, reactors and their code, proxies with their keys and code, who may do what, webhooks and their deliveries, cards that agents hand over, forwarded requests that have an idempotency key, the log, usage reports, people, invitations or the tenant and its settings',
   ]);
 });
 

@@ -105,6 +105,7 @@ const areas: readonly [prefix: string, noun: string][] = [
   ['proxy', 'proxies with their keys and code'],
   ['access', 'who may do what'],
   ['webhook', 'webhooks and their deliveries'],
+  ['delegation', 'cards that agents hand over'],
   ['forward', 'forwarded requests that have an idempotency key'],
   ['log', 'the log'],
   ['report', 'usage reports'],

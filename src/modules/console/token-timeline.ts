@@ -45,7 +45,7 @@ export const findTimeline = async (visit: Visit, id: string): Promise<Timeline |
     : undefined;
 
 /** Rows of each list on the page, which stays below 40 KB. The raw log has all of them. */
-const SHOWN_MAX = 10;
+const SHOWN_MAX = 8;
 const SAME_MAX = 5;
 /** Of a host or of names together. */
 const NAME_LENGTH_MAX = 80;

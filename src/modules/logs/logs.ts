@@ -1,10 +1,9 @@
 // Reads the audit log of a tenant, newest first, as pages or as an export. Each reading is logged.
 import type { Work } from '../access/work.ts';
 import type { AccessContext } from '../access/context.ts';
-import { firstIdAt } from '../../platform/crypto/ids.ts';
+import { isUuid, toIdRange } from '../../platform/crypto/ids.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from './rows.ts';
-import { invalidField } from '../../platform/base/errors.ts';
 import { countThenList, encodeCursor, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import { logRow, maskHost } from '../../platform/db/audit-record.ts';
 import { type EntryNames, findEntryNames } from './names.ts';
@@ -57,14 +56,11 @@ const logReading = (ctx: Reading, work: Work, message: typeof LOGS_RETRIEVED | t
 
 /** @throws invalidInput for an interval that ends before it begins. */
 const filterOf = ({ start_date, end_date, destination_host, ...others }: LogQuery): LogFilter => {
-  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
-  // Ids are UUIDs of version 7: an interval of time is an interval of ids.
   return {
     ...others,
     // As rows have it.
     destination_host: destination_host && maskHost(destination_host),
-    from_id: start_date && firstIdAt(start_date.getTime()),
-    to_id: end_date && firstIdAt(end_date.getTime()),
+    ...toIdRange({ start_date, end_date }),
   };
 };
 
@@ -129,7 +125,7 @@ export const NEWEST_ENTRIES = encodeCursor(['ffffffff-ffff-ffff-ffff-fffffffffff
 
 const parseCursor = ([id, place]: string[]): { id: string; place: number } | undefined => {
   if (id === undefined || place === undefined) return undefined;
-  const isValid = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) && /^\d{1,9}$/.test(place);
+  const isValid = isUuid(id) && /^\d{1,9}$/.test(place);
   return isValid ? { id, place: Number(place) } : undefined;
 };
 

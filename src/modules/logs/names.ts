@@ -1,4 +1,5 @@
 // Finds the names that actors and entities of log entries have now. Tokens have none, and no address is a name.
+import { isUuid } from '../../platform/crypto/ids.ts';
 import type { AccessContext } from '../access/context.ts';
 import { fullName, openPerson } from '../access/person.ts';
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
@@ -14,9 +15,6 @@ export type EntryNames = {
   actorOf(entry: Pick<Named, 'actor_type' | 'actor_id'>): string | undefined;
   entityOf(entry: Pick<Named, 'entity_type' | 'entity_id'>): string | undefined;
 };
-
-/** An id in a path may be any text. */
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Empty for none, and for one that does not open: that is an alarm, and the log stays readable. */
 const nameOfMember = (
@@ -66,7 +64,7 @@ export const findActorNames = async (
 export const findEntryNames = async (ctx: Naming, db: TenantQuery, entries: readonly Named[]): Promise<EntryNames> => {
   const ids = new Map<string, Set<string>>();
   const need = (kind: string, id: string | null): void => {
-    if (id !== null && UUID.test(id)) ids.set(kind, (ids.get(kind) ?? new Set()).add(id));
+    if (id !== null && isUuid(id)) ids.set(kind, (ids.get(kind) ?? new Set()).add(id));
   };
   for (const { actor_type, actor_id, entity_type, entity_id } of entries) {
     if (actor_type === 'application' || actor_type === 'user') need(actor_type, actor_id);

@@ -2,8 +2,8 @@
 import type { Work } from '../access/work.ts';
 import { logRow } from '../../platform/db/audit-record.ts';
 import { type FoundRun, isRunIntact } from '../../platform/db/run-rows.ts';
-import { firstIdAt, timeOfId } from '../../platform/crypto/ids.ts';
-import { invalidField, notFound } from '../../platform/base/errors.ts';
+import { type DateRange, parseIdCursor, timeOfId, toIdRange } from '../../platform/crypto/ids.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../../platform/base/pagination.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { noteTampered } from '../../platform/db/signed-rows.ts';
@@ -33,20 +33,7 @@ export type RunRecord = {
   created_at: string;
 };
 
-/** A half-open interval: from `start_date` on, and before `end_date`. */
-export type RunQuery = Omit<RunFilter, 'from_id' | 'to_id'> & {
-  start_date?: Date | undefined;
-  end_date?: Date | undefined;
-};
-
-const filterOf = ({ start_date, end_date, ...others }: RunQuery): RunFilter => {
-  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
-  return {
-    ...others,
-    from_id: start_date && firstIdAt(start_date.getTime()),
-    to_id: end_date && firstIdAt(end_date.getTime()),
-  };
-};
+export type RunQuery = Omit<RunFilter, 'from_id' | 'to_id'> & DateRange;
 
 const recordOf = (tenant_id: string, run: FoundRun): RunRecord => ({
   id: run.id,
@@ -83,16 +70,14 @@ const logReading = (ctx: Reading, work: Work): Promise<void> => {
   return work.log([logRow(ctx, work, { operation: 'read', ...entity, message: 'Runs retrieved' })]);
 };
 
-const parseCursor = ([id]: string[]): string | undefined =>
-  id !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : undefined;
-
 /** A page of ended runs, newest first. @throws invalidInput for the interval, and for a malformed cursor; unavailable. */
 export const listRuns = async (
   ctx: Reading,
   work: Work,
   input: { filter: RunQuery; page: PageRequest },
 ): Promise<Page<RunRecord>> => {
-  const filter = filterOf(input.filter);
+  const { start_date, end_date, ...others } = input.filter;
+  const filter = { ...others, ...toIdRange({ start_date, end_date }) };
   const { db } = work;
   const { pagination, rows } = await readPage<FoundRun, string>(input.page, {
     page: countThenList(
@@ -101,7 +86,7 @@ export const listRuns = async (
     ),
     cursor: {
       of: ({ id }) => [id],
-      parse: parseCursor,
+      parse: parseIdCursor,
       list: (after, limit) => listRunRows(db, filter, { after }, limit),
     },
   });

@@ -1,7 +1,7 @@
 // What happened to a card: the log entries about its tokens, equal ones folded, and the destinations that got its value.
 import { logRow, maskHost } from '../../platform/db/audit-record.ts';
-import { firstIdAt, GREATEST_ID, LEAST_ID, timeOfId } from '../../platform/crypto/ids.ts';
-import { forbidden, invalidField } from '../../platform/base/errors.ts';
+import { firstIdAt, GREATEST_ID, LEAST_ID, timeOfId, toIdRange } from '../../platform/crypto/ids.ts';
+import { forbidden } from '../../platform/base/errors.ts';
 import { mapInSlices } from '../../platform/json/slices.ts';
 import { accessOf, decide, getTransform, mayAnywhere } from '../access/rules.ts';
 import type { TokenCondition } from '../access/token-condition.ts';
@@ -115,11 +115,8 @@ const findCard = async (ctx: TokensContext, work: Work, token: StoredToken): Pro
 };
 
 const rangeOf = ({ start_date, end_date }: TimelineQuery): Pick<TimelineRange, 'from_id' | 'to_id'> => {
-  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
-  return {
-    from_id: start_date ? firstIdAt(start_date.getTime()) : LEAST_ID,
-    to_id: end_date ? firstIdAt(end_date.getTime()) : GREATEST_ID,
-  };
+  const { from_id = LEAST_ID, to_id = GREATEST_ID } = toIdRange({ start_date, end_date });
+  return { from_id, to_id };
 };
 
 /** Of a card with too many rows, those of the newest part of the range: `since` is where it begins. */

@@ -1,6 +1,7 @@
 // Generates record ids. Token ids are UUID v4: unguessable, without a time. Log ids are UUID v7 (RFC 9562 section 5.7): ordered
 // by time, so that the log's index grows at one end.
 import { createHash, randomUUID } from 'node:crypto';
+import { invalidField } from '../base/errors.ts';
 import type { RandomBytes } from './random.ts';
 
 /** @param hex of 16 bytes. */
@@ -35,6 +36,21 @@ export const firstIdAt = (atMs: number): string => {
   const time = Math.min(TIME_MAX_MS, Math.max(0, atMs)).toString(16).padStart(12, '0');
   return uuidOf(`${time}70008000000000000000`);
 };
+
+/** A half-open interval of time: from `start_date` on, and before `end_date`. */
+export type DateRange = { start_date?: Date | undefined; end_date?: Date | undefined };
+
+/** The same interval of time-ordered ids. @throws invalidField for one that ends before it begins. */
+export const toIdRange = ({ start_date, end_date }: DateRange) => {
+  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
+  return { from_id: start_date && firstIdAt(start_date.getTime()), to_id: end_date && firstIdAt(end_date.getTime()) };
+};
+
+/** An id as text that the database takes. */
+export const isUuid = (text: string): boolean => /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(text);
+
+/** The cursor of a list by ids. @returns undefined for one that no list has given. */
+export const parseIdCursor = ([id]: string[]): string | undefined => (id !== undefined && isUuid(id) ? id : undefined);
 
 /** @param id time-ordered. */
 export const timeOfId = (id: string): Date => new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));

@@ -2,9 +2,9 @@
 import { basisFor } from '../../access/answer-record.ts';
 import { checkReplay } from '../../access/idempotency.ts';
 import type { Work } from '../../access/work.ts';
-import { AppError, invalidField, notFound } from '../../../platform/base/errors.ts';
+import { AppError, notFound } from '../../../platform/base/errors.ts';
 import { countThenList, type Page, type PageRequest, readPage } from '../../../platform/base/pagination.ts';
-import { firstIdAt, timeOfId } from '../../../platform/crypto/ids.ts';
+import { type DateRange, parseIdCursor, timeOfId, toIdRange } from '../../../platform/crypto/ids.ts';
 import { FORWARDS_LISTED, logRow } from '../../../platform/db/audit-record.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import { judgeForwards } from '../../runs/forward-leases.ts';
@@ -56,11 +56,7 @@ type ShownRequest = {
 
 type ShownResponse = { status: number; headers: { name: string; value: string }[]; body?: ShownBody | undefined };
 
-/** A half-open interval: from `start_date` on, and before `end_date`. */
-export type ForwardQuery = Pick<ForwardFilter, 'proxy_id' | 'state'> & {
-  start_date?: Date | undefined;
-  end_date?: Date | undefined;
-};
+export type ForwardQuery = Pick<ForwardFilter, 'proxy_id' | 'state'> & DateRange;
 
 export const recordOf = (tenant_id: string, row: ListedForward): ForwardRecord => ({
   id: row.id,
@@ -134,9 +130,6 @@ export const openRecord = async (
   return { row, stored: openStored(ctx, { tenant_id, keys: await ctx.keyring.tenantKeys(tenant_id) }, { id, sealed }) };
 };
 
-const parseCursor = ([id]: string[]): string | undefined =>
-  id !== undefined && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id) ? id : undefined;
-
 /** A page, newest first, without bodies. @throws invalidInput for the interval, and for a malformed cursor; unavailable. */
 export const listForwards = async (
   ctx: ProxyContext,
@@ -144,12 +137,7 @@ export const listForwards = async (
   input: { filter: ForwardQuery; page: PageRequest },
 ): Promise<Page<ForwardRecord>> => {
   const { start_date, end_date, ...others } = input.filter;
-  if (start_date && end_date && start_date > end_date) throw invalidField('start_date', 'must not be after end_date');
-  const filter: ForwardFilter = {
-    ...others,
-    from_id: start_date && firstIdAt(start_date.getTime()),
-    to_id: end_date && firstIdAt(end_date.getTime()),
-  };
+  const filter = { ...others, ...toIdRange({ start_date, end_date }) };
   const { db, tenant_id } = work;
   await judgeForwards(ctx, tenant_id);
   const { pagination, rows } = await readPage<ListedForward, string>(input.page, {
@@ -159,7 +147,7 @@ export const listForwards = async (
     ),
     cursor: {
       of: ({ id }) => [id],
-      parse: parseCursor,
+      parse: parseIdCursor,
       list: (after, limit) => listForwardRows(db, filter, { after }, limit),
     },
   });

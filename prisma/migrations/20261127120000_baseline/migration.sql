@@ -1202,6 +1202,7 @@ CREATE TABLE forwards (
 CREATE INDEX forwards_id_idx ON forwards (id);
 CREATE INDEX forwards_sealed_idx ON forwards (id) WHERE sealed IS NOT NULL;
 CREATE INDEX forwards_claimed_idx ON forwards (tenant_id, claimed_until) WHERE claimed_until IS NOT NULL;
+CREATE INDEX forwards_replay_idx ON forwards (tenant_id, replay_of) WHERE replay_of IS NOT NULL;
 CREATE INDEX forwards_tenant_id_state_id_idx ON forwards (tenant_id, state, id);
 CREATE INDEX forwards_tenant_id_proxy_id_id_idx ON forwards (tenant_id, proxy_id, id);
 

@@ -188,7 +188,7 @@ export const lockReplayed = async (
 ): Promise<boolean> =>
   (await query('lock-replayed-forward', LOCK_REPLAYED, [tenant_id, id, state, attempts])).length > 0;
 
-/** Ids are in the order of time, so that the key of the table bounds what is read. */
+/** Ids are in the order of time: no partition of an earlier month is read. */
 const FIND_REPLAY = 'SELECT id FROM forwards WHERE tenant_id = $1 AND id > $2 AND replay_of = $2 ORDER BY id LIMIT 1';
 
 /** The first replay of a request, in whatever state: that may begin again, and may have been replayed itself. */

@@ -3,8 +3,8 @@ import { DELEGATED_CONTAINER, type DelegatedPayments } from '../access/delegated
 import type { Work } from '../access/work.ts';
 import { AppError, FieldErrorCollector, invalidInput, unavailable } from '../../platform/base/errors.ts';
 import { DAY_MS, MINUTE_MS } from '../../platform/base/times.ts';
-import { randomBase62 } from '../../platform/crypto/digest.ts';
 import { isSignedBy } from '../../platform/crypto/ed25519.ts';
+import { randomBase62 } from '../../platform/crypto/digest.ts';
 import { NO_PATH } from '../../platform/http/host.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import type { Json } from '../../platform/json/json.ts';
@@ -14,7 +14,7 @@ import type { DelegatedCard } from './delegated-card.schema.ts';
 import { type Draft, parseTokenRequest } from './token-request.ts';
 import { draftTools } from './tokens.ts';
 
-/** 154 bits: nobody guesses the id of another one. */
+/** 154 bits: an agent cannot guess the id of another card. */
 const ID_CHARACTERS = 26;
 
 /** Until disputes and refunds of a charge have been asked for. Nothing uses the card after its allowance has ended. */
@@ -29,7 +29,7 @@ export const getDelegatedPayments = ({ caller }: Work): DelegatedPayments => {
   return caller.delegated_payments;
 };
 
-/** JSON in the canonical form of RFC 8785. */
+/** JSON in the canonical form of RFC 8785. `sortedJson` puts names that are numbers first, which that form does not. */
 const canonicalJson = (value: Json): string => {
   if (Array.isArray(value)) return `[${value.map(canonicalJson).join(',')}]`;
   if (typeof value !== 'object' || value === null) return JSON.stringify(value);

@@ -247,7 +247,7 @@ const attemptOf = (
   const id = first?.forward.id ?? ctx.newLogId(now);
   const attempts = (first?.forward.attempts ?? 0) + 1;
   const wasSent = first?.forward.sent_at != null;
-  // What nobody has got is nothing to repeat: this attempt is the first, with headers of its own.
+  // No earlier attempt reached the destination: this one is the first, and has its own headers.
   const request = first && wasSent ? first.stored.request : requestOf(keys.digest, keyId, asked);
   const where = {
     destination_host: maskHost(sentTo.url.host),

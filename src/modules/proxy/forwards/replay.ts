@@ -103,7 +103,7 @@ export const replayForward = async (ctx: ProxyContext, work: Work, replay: Repla
   await work.log([logRow(ctx, work, { operation: 'use', ...entity })]);
 
   const made: { id?: string; isBegun?: boolean } = {};
-  // A request that was answered is to be done anew. Any other is the first one still, also for its destination.
+  // The destination does an answered request once more. It recognises any other as the first request, by the same key.
   const isFirst = row.state !== 'answered' && destination.isSame;
   const retry = {
     // A space is in no key of a client.

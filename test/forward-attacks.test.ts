@@ -376,6 +376,7 @@ describe('a replay', () => {
 
 describe('a literal security code is not stored', () => {
   const gzipped = { body: gzipSync('{"cvc":"739"}'), headers: { 'content-encoding': 'gzip' } };
+  const form = { 'content-type': 'application/x-www-form-urlencoded' };
   const utf16 = { 'content-type': 'application/json; charset=utf-16le' };
 
   test.each<[string, string, RequestOptions]>([
@@ -386,6 +387,7 @@ describe('a literal security code is not stored', () => {
     ['the value of a header', '', { headers: { 'x-card': '{"cvc":"739"}' } }],
     ['a gzip body', '', gzipped],
     ['a body in UTF-16', '', { body: Buffer.from('{"cvc":"739"}', 'utf16le'), headers: utf16 }],
+    ['a form, in percent', '', { body: 'a=b&cv%63=%37%33%39', headers: form }],
   ])('of a request that has it in %s', async (_, more, options) => {
     const path = newPath();
     const answer = await send(path + more, options);

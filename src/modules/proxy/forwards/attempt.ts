@@ -208,7 +208,10 @@ export const openForward = async (ctx: ProxyContext, asked: Asked): Promise<Open
   }
 };
 
-/** A request that failed has left nothing, if no replay has taken its place. One whose outcome is unknown is sent again only where its destination recognises it. */
+/**
+ * A request that failed has left nothing, if no replay has taken its place. One whose outcome is unknown is sent again only where its
+ * destination recognises it.
+ */
 const mayBeginAgain = ({ state, repeat_digest }: ForwardRow, { request }: Stored, repeat: string | null): boolean =>
   state === 'failed' || (state === 'unknown' && repeat !== null && repeat === repeat_digest && !request.hasCode);
 

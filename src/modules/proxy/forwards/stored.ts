@@ -92,15 +92,16 @@ const codePart = new RegExp(
   'i',
 );
 
+const decodeUri = (text: string): string => text.replaceAll(/%[0-7][\da-f]/gi, (each) => decodeURIComponent(each));
+
 /** Whether bytes have a security code that is no expression. Such bytes are not stored: no code outlives its time here. */
 export const hasLiteralCode = (bytes: Uint8Array): boolean => {
   const text = Buffer.from(bytes.buffer, bytes.byteOffset, bytes.byteLength).toString('latin1');
   // Text in UTF-16 is the same with a zero beside each character.
   const narrow = text.includes('\0') ? text.replaceAll('\0', '') : text;
-  return literalCode.test(narrow) || codePart.test(narrow);
+  // A form may have its digits in percent-encoding.
+  return [narrow, decodeUri(narrow)].some((each) => literalCode.test(each) || codePart.test(each));
 };
-
-const decodeUri = (text: string): string => text.replaceAll(/%[0-7][\da-f]/gi, (each) => decodeURIComponent(each));
 
 /** The same of a path, a query or a URL. */
 export const hasCodeInUri = (text: string): boolean => literalCode.test(decodeUri(text));

@@ -91,6 +91,20 @@ test('beside another tenant the heavy one waits or is a 429, and the light one i
   expect(refused?.detail).toContain('limit of waiting requests');
 });
 
+test('a tenant beside many that ask little has what they leave', async () => {
+  const { budgets } = server.ctx.accounts;
+  const others = Array.from({ length: 24 }, () => crypto.randomUUID());
+  const ask = (): void => others.forEach((each) => void budgets.enter(each));
+  ask();
+  // Once a second is enough to count as active.
+  const asking = setInterval(ask, 200);
+  const busy = crypto.randomUUID();
+  budgets.spend(busy, 500);
+  // A twenty-fifth of the loop would take ten seconds for it, and refuse the request after five.
+  await budgets.enter(busy);
+  clearInterval(asking);
+});
+
 test('an address without a key waits for its own debt only, and probes are answered', async () => {
   const [heavy, light] = ['203.0.113.7', '203.0.113.8'];
   const order: string[] = [];

@@ -1,6 +1,7 @@
 // Gives each tenant a budget of event-loop time. A tenant that has used more than its share waits before its next request is read.
 // turns.ts decides whose work is next. But one tenant that always has work would keep the loop busy all the time: each request
 // of another tenant would wait long, however short its own work is.
+import { performance } from 'node:perf_hooks';
 import { AppError } from './errors.ts';
 import type { Account } from './event-loop.ts';
 
@@ -80,27 +81,40 @@ export const createLoopBudgets = (reserve: (account: Account) => { release(): vo
   const budgets = new Map<Account, Budget>();
   let countedAtMs = -Infinity;
   let tenants = 0;
+  /** Tenants in debt, and the part of the loop that was idle since the last count, which they divide. */
+  let debtors = 0;
+  let unusedShare = 0;
+  let utilization = performance.eventLoopUtilization();
   /** Active addresses, by group. */
   let addresses = new Map<string, number>();
 
   const count = (now: number): void => {
     if (now - countedAtMs < COUNT_MS) return;
     countedAtMs = now;
+    const lately = performance.eventLoopUtilization();
+    unusedShare = 1 - performance.eventLoopUtilization(lately, utilization).utilization;
+    utilization = lately;
     tenants = 0;
+    debtors = 0;
     addresses = new Map();
-    for (const { account, askedAtMs, waiting } of budgets.values()) {
+    for (const { account, askedAtMs, waiting, debtMs } of budgets.values()) {
       if (now - askedAtMs > ACTIVE_MS && waiting.size === 0) continue;
-      if (!isAddress(account)) tenants += 1;
-      else addresses.set(groupOf(account), (addresses.get(groupOf(account)) ?? 0) + 1);
+      if (!isAddress(account)) {
+        tenants += 1;
+        if (debtMs > 0) debtors += 1;
+      } else addresses.set(groupOf(account), (addresses.get(groupOf(account)) ?? 0) + 1);
     }
   };
 
   /**
-   * The share of the loop. Tenants divide the whole. Clients without a secret key do not reduce it: those of one tenant together
+   * The share of the loop. Tenants divide the whole. Those in debt have, of what is idle, the part of the others too: a busy tenant
+   * beside many that ask little would else have a small share of an idle loop. Two thirds of the loop are the most that one gets so
+   * beside one other. Clients without a secret key do not reduce it: those of one tenant together
    * have what one more tenant would have, and divide that by their addresses.
    */
   const shareOf = (account: Account): number => {
-    if (!isAddress(account)) return 1 / Math.max(1, tenants);
+    const ofTenant = 1 / Math.max(1, tenants);
+    if (!isAddress(account)) return ofTenant + ((1 - ofTenant) * unusedShare) / Math.max(1, debtors);
     return 1 / Math.max(1, tenants + addresses.size) / Math.max(1, addresses.get(groupOf(account)) ?? 1);
   };
 

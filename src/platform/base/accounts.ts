@@ -5,7 +5,7 @@ import { AppError, payloadTooLarge } from './errors.ts';
 import type { Account, Operation } from './event-loop.ts';
 import { createHeavyTenants, type HeavyTenants } from './heavy-tenants.ts';
 import type { Slices } from '../json/slices.ts';
-import { createLoopBudgets, isAddress, type LoopBudgets } from './loop-budgets.ts';
+import { createIdleShare, createLoopBudgets, isAddress, type LoopBudgets } from './loop-budgets.ts';
 import { placeOfIp } from './ip-place.ts';
 import { createTurns } from './turns.ts';
 
@@ -256,6 +256,8 @@ const REQUEST_CPU_MS_PER_MEGABYTE = 300;
 export type AccountOptions = {
   /** By which work in turns is charged. */
   clock?: CoreClock;
+  /** Reads the idle part of the event loop since it was last read. */
+  readIdleShare?: () => number;
   /** REQUEST_CPU_MS in another length, for tests. */
   requestCpuMs?: number | undefined;
   /** Told of a request that was ended, as it used more CPU time than it may. */
@@ -267,7 +269,12 @@ const spentSentence = (cpuMs: number): string =>
 
 export const createAccounts = (
   changed: Limits = {},
-  { clock = coreClock, requestCpuMs: cpuMs = REQUEST_CPU_MS, spent = () => undefined }: AccountOptions = {},
+  {
+    clock = coreClock,
+    readIdleShare = createIdleShare(),
+    requestCpuMs: cpuMs = REQUEST_CPU_MS,
+    spent = () => undefined,
+  }: AccountOptions = {},
 ): Accounts => {
   const ledgers = Object.fromEntries(
     Object.entries(accountLimits).map(([name, limit]) => [
@@ -413,7 +420,7 @@ export const createAccounts = (
   const heavyTenants = createHeavyTenants(() => performance.now());
   const turns = createTurns(heavyTenants, clock);
   const { runTurns, charge } = turns;
-  const budgets = createLoopBudgets((account) => reserve(account, 'waiting_requests', 1));
+  const budgets = createLoopBudgets((account) => reserve(account, 'waiting_requests', 1), readIdleShare);
 
   return {
     budgets,

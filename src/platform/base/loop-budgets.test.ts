@@ -10,8 +10,8 @@ afterEach(() => {
 });
 
 /** Asks, and gives the time for which the request waited once it begins. */
-const createClient = (limits?: Parameters<typeof createAccounts>[0]) => {
-  const accounts = createAccounts(limits);
+const createClient = (limits?: Parameters<typeof createAccounts>[0], idleShare = 0) => {
+  const accounts = createAccounts(limits, { readIdleShare: () => idleShare });
   const { budgets } = accounts;
   const ask = (account: string): { waitedMs?: number; error?: unknown } => {
     const began = performance.now();
@@ -51,6 +51,19 @@ test('beside another one it waits until its share has paid, and the other one do
   await pass(200);
   expect(next.waitedMs).toBeGreaterThanOrEqual(300);
   expect(next.waitedMs).toBeLessThan(330);
+});
+
+test('a tenant in debt has its share, and what others leave idle', async () => {
+  const { budgets, ask } = createClient({}, 0.5);
+  for (const each of ['b', 'c', 'd']) ask(each);
+  ask('a');
+  budgets.spend('a', CREDIT + 250);
+  const next = ask('a');
+  // A quarter, and half of the other three quarters.
+  await pass(390);
+  expect(next).toEqual({});
+  await pass(40);
+  expect(next.waitedMs).toBeGreaterThanOrEqual(390);
 });
 
 test('its debt is forgiven once no other one has asked for a second, and beyond half a second', async () => {

@@ -1,7 +1,7 @@
 // Gives each tenant a budget of event-loop time. A tenant that has used more than its share waits before its next request is read.
 // turns.ts decides whose work is next. But one tenant that always has work would keep the loop busy all the time: each request
 // of another tenant would wait long, however short its own work is.
-import { performance } from 'node:perf_hooks';
+import { performance as ofProcess } from 'node:perf_hooks';
 import { AppError } from './errors.ts';
 import type { Account } from './event-loop.ts';
 
@@ -75,25 +75,36 @@ export type LoopBudgets = {
   takeLongest(): Map<Account, number>;
 };
 
-/** @param reserve counts a request that waits, and refuses too many. @returns what gives it back. */
-export const createLoopBudgets = (reserve: (account: Account) => { release(): void }): LoopBudgets => {
+/** @returns reads the idle part of the event loop since it was last read. */
+export const createIdleShare = (): (() => number) => {
+  let before = ofProcess.eventLoopUtilization();
+  return () => {
+    const now = ofProcess.eventLoopUtilization();
+    const { idle, active } = ofProcess.eventLoopUtilization(now, before);
+    before = now;
+    return idle / Math.max(1, idle + active);
+  };
+};
+
+/** @param reserve counts a request that waits, and refuses too many: what it returns gives that back. */
+export const createLoopBudgets = (
+  reserve: (account: Account) => { release(): void },
+  readIdleShare: () => number,
+): LoopBudgets => {
   /** The one that asked last is the last. */
   const budgets = new Map<Account, Budget>();
   let countedAtMs = -Infinity;
   let tenants = 0;
   /** Tenants in debt, and the part of the loop that was idle since the last count, which they divide. */
   let debtors = 0;
-  let unusedShare = 0;
-  let utilization = performance.eventLoopUtilization();
+  let idleShare = 0;
   /** Active addresses, by group. */
   let addresses = new Map<string, number>();
 
   const count = (now: number): void => {
     if (now - countedAtMs < COUNT_MS) return;
     countedAtMs = now;
-    const lately = performance.eventLoopUtilization();
-    unusedShare = 1 - performance.eventLoopUtilization(lately, utilization).utilization;
-    utilization = lately;
+    idleShare = readIdleShare();
     tenants = 0;
     debtors = 0;
     addresses = new Map();
@@ -114,7 +125,7 @@ export const createLoopBudgets = (reserve: (account: Account) => { release(): vo
    */
   const shareOf = (account: Account): number => {
     const ofTenant = 1 / Math.max(1, tenants);
-    if (!isAddress(account)) return ofTenant + ((1 - ofTenant) * unusedShare) / Math.max(1, debtors);
+    if (!isAddress(account)) return ofTenant + ((1 - ofTenant) * idleShare) / Math.max(1, debtors);
     return 1 / Math.max(1, tenants + addresses.size) / Math.max(1, addresses.get(groupOf(account)) ?? 1);
   };
 

@@ -25,7 +25,10 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
   const transform = (n: number): string => `module.exports = ({ args }) => {\n  return { ...args, n: ${n} };\n};`;
 
   beforeAll(async () => {
-    server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
+    server = await startServer(
+      { RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' },
+      { resolve: async () => ['127.0.0.1'] },
+    );
     chromium = await launchChromium();
     const made = await makeReactor(server, 'const { card } = args; null.charge();');
     await makeReactor(server, 'return { raw: 1 };');
@@ -62,6 +65,10 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     });
     const second = { request_transform: { code: transform(2) } };
     expect((await server.request('PATCH', `/proxies/${proxy.id}`, { json: second })).status).toBe(200);
+    const headers = { 'svc-proxy-url': 'https://no-such-host.example/v1/charges', 'svc-idempotency-key': 'axe' };
+    const sent = await server.request('POST', '/proxy', { json: { number: `{{ ${body.id} }}` }, headers });
+    const forward_id = sent.headers.get('svc-forward-id') as string;
+    await server.sql(`UPDATE forwards SET state = 'unknown', sent_at = now() WHERE id = $1`, [forward_id]);
     owner = await openPerson(chromium, server.base_url);
     const { browser, member_id } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
@@ -79,6 +86,10 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'Runs, filtered': '/console/runs?outcome=any_failure&kind=reactor',
       'Runs, with an error': '/console/runs?outcome=odd',
       'a run': `/console/runs/${run.id}`,
+      Forwards: '/console/forwards',
+      'Forwards, with an error': '/console/forwards?state=odd',
+      'a forward': `/console/forwards/${forward_id}`,
+      'a forward, with its request': `/console/forwards/${forward_id}?bodies=yes`,
       'the line of a reactor': `/console/reactors/${made.id}?line=1`,
       'a reactor': `/console/reactors/${made.id}`,
       Applications: '/console/applications',

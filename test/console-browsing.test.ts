@@ -19,7 +19,10 @@ const post = async (path: string, json: object): Promise<Record<string, any>> =>
 const card = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
 
 beforeAll(async () => {
-  server = await startServer({ RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' });
+  server = await startServer(
+    { RATE_LIMIT: 'off', REQUIRE_SECOND_FACTOR: 'off' },
+    { resolve: async () => ['127.0.0.1'] },
+  );
   tenant = await server.newTenant();
   const parent = await post('/tokens', card);
   for (const _ of [1, 2]) await post(`/tokens/${parent['id']}/children`, card);
@@ -42,8 +45,11 @@ beforeAll(async () => {
     expect(body.data).toHaveLength(1);
     return body.data[0];
   });
+  const headers = { 'svc-proxy-url': 'https://no-such-host.example', 'svc-idempotency-key': 'browsing' };
+  const sent = await server.request('POST', '/proxy', { json: {}, headers, key: tenant.api_key });
   parameters = {
     runs: run.id,
+    forwards: sent.headers.get('svc-forward-id') ?? '',
     tokens: parent['id'],
     applications: application['id'],
     reactors: reactor['id'],
@@ -93,6 +99,8 @@ test.each(roles.filter((role) => role !== 'OWNER'))('%s opens every page, and no
   const member = await memberAs(role);
   const answered = await openAll(member.browser);
   expect(answered.size).toBeGreaterThan(20);
+  for (const path of ['/console/forwards', '/console/forwards/:id'])
+    expect(answered.get(path), path).toBe(role === 'ADMIN' ? 200 : 403);
   for (const path of ['/console/logs', '/console/runs', '/console/runs/:id'])
     expect(answered.get(path), path).toBe(role === 'SUPPORT' ? 403 : 200);
   expect([...answered.values()].filter((status) => status >= 500)).toEqual([]);

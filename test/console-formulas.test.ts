@@ -111,6 +111,7 @@ const FORMS: Record<string, string> = {
   deleteWebhook: '/console/webhooks/:id/delete',
   pingWebhook: '/console/webhooks/:id/ping',
   replayWebhookDelivery: '/console/webhooks/:id/replay',
+  replayForward: '/console/forwards/:id/replay',
   rotateWebhookSecret: '/console/webhooks/:id/secret',
 };
 
@@ -130,7 +131,6 @@ const WITHOUT: Record<string, string> = {
   deleteTokenIntent: TYPED,
   detokenize: 'the page of a token reveals one value at a time',
   searchTokensByCursor: 'searchTokens, with cursors',
-  replayForward: 'a request is sent again where its risk is decided: by the API',
   createSession: PAGES,
   collectSecurityCode: PAGES,
   patchProxy: WHOLE,

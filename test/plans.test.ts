@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
 import {
   countRevealed,
+  countUnknownForwards,
   countWaitingInvitations,
   findKeysToWatch,
   findStepsDone,
@@ -23,6 +24,7 @@ import {
 import {
   countForwards,
   findForward,
+  findForwardByTrace,
   type ForwardFilter,
   forwardStates,
   listForwardRows,
@@ -42,6 +44,7 @@ import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-l
 import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/db/audit-rows.ts';
 import { INSERT_RUNS } from '../src/platform/db/run-rows.ts';
 import { FIND_EPHEMERAL_KEYS } from '../src/platform/keys/rows.ts';
+import { firstIdAt, timeOfId } from '../src/platform/crypto/ids.ts';
 import { COUNTED_MAX } from '../src/platform/base/pagination.ts';
 import * as tokenTexts from '../src/modules/tokens/rows/token-sql.ts';
 import { createDatabase, type TestDatabase } from './support/database.ts';
@@ -571,6 +574,11 @@ test('what pages of the console ask beyond lists of the API is found by indexes'
   expect([done.token, done.run]).toEqual([true, true]);
   await findKeysToWatch(db, { now: new Date(0), before: new Date(1) });
   await countWaitingInvitations(db, new Date(0));
+  expect((await countUnknownForwards(db, FIRST_ID)).count).toBeGreaterThan(0);
+  const [{ id }] = (await client.query('SELECT id FROM forwards WHERE tenant_id = $1 LIMIT 1', [TENANT])).rows;
+  const at = timeOfId(id).getTime();
+  const of = { from_id: firstIdAt(at), to_id: firstIdAt(at + 1_000) };
+  expect(await findForwardByTrace(db, 'no-such-trace', of)).toBeUndefined();
   await findUserOfMember(db, ACTOR);
   await listSessionsOfMember(db, ACTOR, { now: new Date(0), idleMs: 1 });
   const hour = new Date(Math.floor(now.getTime() / 3_600_000) * 3_600_000);

@@ -31,7 +31,7 @@ const becomeStale = async (): Promise<void> => {
 };
 
 beforeAll(async () => {
-  server = await startConsole({}, { now: () => new Date(atMs) });
+  server = await startConsole({}, { now: () => new Date(atMs), resolve: async () => ['127.0.0.1'] });
   stale = await server.signIn();
   await stale.get('/console/account');
   await stale.post('/console/account/second-factor', { current_password: PASSWORD });
@@ -104,6 +104,7 @@ const FORMS: Record<string, 'code' | 'operation' | 'plain' | 'session'> = {
   '/console/webhooks/:id/replay': 'code',
   '/console/webhooks/:id/secret': 'code',
   '/console/webhooks/:id/delete': 'code',
+  '/console/forwards/:id/replay': 'code',
   '/console/tokens/search': 'operation',
   '/console/tokens/search/delete': 'code',
   // By last four digits alone, which the mask shows.
@@ -252,6 +253,19 @@ describe('a session whose second factor is old', () => {
     await stale.get(`/console/tokens/${token.id}`);
     const deleted = await stale.post(`/console/tokens/${token.id}/delete`, { sure: 'yes' });
     expect(deleted.headers.get('location')).toContain('done=deleted');
+    await becomeStale();
+  });
+
+  test('reads what became of a forwarded request, and no request or response', async () => {
+    const headers = { 'svc-proxy-url': 'https://no-such-host.example/v1', 'svc-idempotency-key': 'stale' };
+    const sent = await server.request('POST', '/proxy', { json: { note: 'in the body' }, headers });
+    const page = `/console/forwards/${sent.headers.get('svc-forward-id')}`;
+    const { status, text } = await stale.get(page);
+    expect([status, text.includes('in the body')], text).toEqual([200, false]);
+    const asked = await stale.get(`${page}?bodies=yes`);
+    expect([leadsToCode(asked), asked.text.includes('in the body')]).toEqual([true, false]);
+    await giveCode(stale);
+    expect((await stale.get(`${page}?bodies=yes`)).text).toContain('in the body');
     await becomeStale();
   });
 

@@ -3,6 +3,7 @@ import { timeOfId } from '../../platform/crypto/ids.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import type { Permission } from '../access/permissions.ts';
 import { findNames } from '../logs/name-rows.ts';
+import { FORWARDS_PATH } from './forward-record.ts';
 import { uuid } from './forms.ts';
 import { fetchPage, isolated, shortened } from './list-parts.ts';
 import { RUNS_PATH } from './run-record.ts';
@@ -58,6 +59,12 @@ const findRun = async (visit: Visit, id: string): Promise<Found[]> => {
   return isSuccess(answer) ? [{ kind: 'Run', name: shortened(id), path: `${RUNS_PATH}/${id}` }] : [];
 };
 
+const findForward = async (visit: Visit, id: string): Promise<Found[]> => {
+  if (!may(visit.session, 'forward:read')) return [];
+  const answer = await visit.api({ method: 'GET', url: `/forwards/${id}` });
+  return isSuccess(answer) ? [{ kind: 'Forward', name: shortened(id), path: `${FORWARDS_PATH}/${id}` }] : [];
+};
+
 /** A row of the log: its id has its time, so that the rows of this millisecond are read. */
 const findLogRow = async (visit: Visit, id: string): Promise<Found[]> => {
   if (!may(visit.session, 'log:read') || id[14] !== '7') return [];
@@ -100,7 +107,10 @@ const findNamed = async (visit: Visit, text: string): Promise<Found[]> => {
 const findAll = async (visit: Visit, text: string): Promise<Found[]> => {
   const id = text.toLowerCase();
   const searches = uuid.test(text)
-    ? [findToken(visit, id), findRecords(visit, id), findRun(visit, id), findLogRow(visit, id), findTrace(visit, text)]
+    ? [
+        ...[findToken, findRecords, findRun, findForward, findLogRow].map((find) => find(visit, id)),
+        findTrace(visit, text),
+      ]
     : [findToken(visit, text), findTrace(visit, text), findNamed(visit, text)];
   return (await Promise.all(searches)).flat();
 };

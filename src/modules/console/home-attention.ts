@@ -1,10 +1,19 @@
-// What needs attention, on the home page: code that fails, more reveals than usual, keys that can do too much or end soon, and invitations that wait.
+// What needs attention, on the home page: code that fails, requests without a known outcome, more reveals than usual, keys that can do too much or end soon, and invitations that wait.
 import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
+import { firstIdAt, timeOfId } from '../../platform/crypto/ids.ts';
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
-import { countRevealed, countWaitingInvitations, findKeysToWatch, type KeyToWatch } from './home-rows.ts';
+import { FORWARDS_PATH } from './forward-record.ts';
+import {
+  countRevealed,
+  countUnknownForwards,
+  countWaitingInvitations,
+  findKeysToWatch,
+  type KeyToWatch,
+} from './home-rows.ts';
 import { NEWEST_ENTRIES } from '../logs/logs.ts';
+import { STORED_MS } from '../proxy/forwards/stored.ts';
 import { isolated } from './list-parts.ts';
 import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PATH } from './run-record.ts';
 import { addressOf, badge, may, time } from './shell.ts';
@@ -67,6 +76,21 @@ const failedItems = async (visit: Visit): Promise<Html[]> => {
     .toSorted((one, other) => other.length - one.length)
     .slice(0, RESOURCES_MAX)
     .map((group) => failedItem(visit, group, names, failed));
+};
+
+/** As long as they can be sent again. */
+const unknownItems = async (visit: Visit): Promise<Html[]> => {
+  if (!may(visit.session, 'forward:read')) return [];
+  const from = visit.ctx.now().getTime() - STORED_MS;
+  const { count, oldest_id } = await countUnknownForwards(visit.ctx.db.for(visit.session), firstIdAt(from));
+  if (oldest_id === null) return [];
+  const list = addressOf(FORWARDS_PATH, { state: 'unknown', start_date: new Date(from).toISOString() });
+  return [
+    item(
+      badge(`${count} unknown`, 'bad'),
+      html`<a href="${list}">${count === 1 ? 'A request' : 'Requests'}</a> that may have been done: ask the destination. Since ${time(timeOfId(oldest_id).toISOString())}`,
+    ),
+  ];
 };
 
 /** What is usual is the median of this hour on the days before. */
@@ -145,7 +169,7 @@ const invitationItems = async (visit: Visit): Promise<Html[]> => {
 export const attentionCard = async (visit: Visit): Promise<Html | undefined> => {
   if (!may(visit.session, 'log:read') && !may(visit.session, 'application:read')) return undefined;
   const items = (
-    await Promise.all([failedItems(visit), revealedItems(visit), keyItems(visit), invitationItems(visit)])
+    await Promise.all([unknownItems, failedItems, revealedItems, keyItems, invitationItems].map((find) => find(visit)))
   ).flat();
   return html`<section class="card"><h2>Needs attention</h2>${
     items.length === 0 ? html`<p class="quiet">Nothing, as of now.</p>` : html`<ul class="attention">${items}</ul>`

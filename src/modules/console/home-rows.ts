@@ -43,6 +43,25 @@ export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery,
   return count;
 };
 
+/** Forwarded requests whose outcome is not known and that nobody has sent again: counted up to this number. */
+const UNKNOWN_MAX = 100;
+
+/** Of those from an id on, with the oldest of them. */
+export const countUnknownForwards = async (
+  { query, tenant_id }: TenantQuery,
+  from_id: string,
+): Promise<{ count: number; oldest_id: string | null }> =>
+  (
+    (await query(
+      'count-unknown-forwards',
+      `SELECT count(*)::int AS count, min(id::text) AS oldest_id FROM
+  (SELECT id FROM forwards AS f WHERE tenant_id = $1 AND state = 'unknown' AND id >= $2::uuid
+    AND NOT EXISTS (SELECT FROM forwards WHERE tenant_id = $1 AND id >= $2::uuid AND replay_of = f.id)
+    ORDER BY id LIMIT ${UNKNOWN_MAX}) AS open`,
+      [tenant_id, from_id],
+    )) as [{ count: number; oldest_id: string | null }]
+  )[0];
+
 /** Tokens whose values were revealed in each of these hours, by its beginning in ms; hours without any have none. */
 export const countRevealed = async (
   { query, tenant_id }: TenantQuery,

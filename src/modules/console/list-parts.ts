@@ -1,5 +1,6 @@
 // Parts of console list pages: filter fields with errors, reading a page from the API, and pagers by cursor.
-import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { invalidAttributes, fieldProblem } from './forms.ts';
 import { addressOf, notice } from './shell.ts';
 import { type ApiAnswer, bodyOf, problemLines } from './visit.ts';
@@ -58,7 +59,60 @@ export const field = (input: {
 };
 
 /** The value of a datetime-local input, in UTC. The API reads other dates of a URL. */
-export const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
+const inputTime = (text: string): string => /^\d{4}-\d{2}-\d{2}T\d{2}:\d{2}(:\d{2})?/.exec(text)?.[0] ?? '';
+
+/** The two fields of a range of time. */
+export const rangeFields = (filter: { start_date: string; end_date: string }, problems: FieldSentences): Html => {
+  const at = (name: 'start_date' | 'end_date', label: string) =>
+    field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
+  return html`${at('start_date', 'From, in UTC')}\n${at('end_date', 'Before, in UTC')}`;
+};
+
+export const optionsOf = (
+  options: readonly (readonly [value: string, text: HtmlValue])[],
+  chosen: string,
+): readonly Html[] =>
+  options.map(
+    ([value, text]) => html`<option value="${value}"${attribute('selected', value === chosen)}>${text}</option>`,
+  );
+
+/** A filter with choices, of which the first is all. */
+export const choiceField = (
+  { name, label, problems }: { name: string; label: string; problems: FieldSentences },
+  options: HtmlValue,
+): Html =>
+  html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${options}</select>${problemOf(name, problems)}</label>`;
+
+/** Ranges of time that a link names. */
+const ranges = [
+  ['Last hour', HOUR_MS],
+  ['24 hours', DAY_MS],
+  ['7 days', 7 * DAY_MS],
+] as const;
+
+/** Links to choices of one filter, and to ranges of time, with the other filters as they are. */
+export const filterChips = <Filter extends Record<string, string>>(
+  path: string,
+  {
+    filter,
+    name,
+    choices,
+    now,
+  }: {
+    filter: Filter;
+    name: keyof Filter & string;
+    choices: readonly (readonly [text: string, value: string])[];
+    now: Date;
+  },
+): Html => {
+  const link = (text: string, change: Record<string, string>, isCurrent: boolean): Html =>
+    html`<a class="chip" href="${addressOf(path, { ...filter, ...change })}"${isCurrent && html` aria-current="true"`}>${text}</a>`;
+  return html`<nav class="chips" aria-label="Filters">${choices.map(([text, value]) =>
+    link(text, { [name]: value }, filter[name] === value),
+  )}<span class="gap"></span>${ranges.map(([text, ms]) =>
+    link(text, { start_date: new Date(now.getTime() - ms).toISOString(), end_date: '' }, false),
+  )}</nav>`;
+};
 
 /** Errors that are not shown next to a field. */
 export const otherProblems = (problems: FieldSentences, fields: readonly string[]): Html[] =>

@@ -9,14 +9,14 @@ import {
 } from '../../platform/db/audit-record.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import {
-  fetchPage,
+  choiceField,
   cursorPager,
-  type FieldSentences,
-  invalidAttributesOf,
+  fetchPage,
   field,
-  inputTime,
+  type FieldSentences,
+  optionsOf,
   otherProblems,
-  problemOf,
+  rangeFields,
   statusOf,
 } from './list-parts.ts';
 import { type LogEntry, logTable } from './log-table.ts';
@@ -44,23 +44,28 @@ type Filter = Record<(typeof filterNames)[number], string>;
 type EntityType = { display_name: string; value: string };
 
 const filterForm = (filter: Filter, types: readonly EntityType[], problems: FieldSentences): Html => {
-  const times = (name: 'start_date' | 'end_date', label: string) =>
-    field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
   const choice = (
     name: 'operation' | 'outcome' | 'disclosure',
     label: string,
     values: readonly (Operation | Outcome | Disclosure)[],
   ) =>
-    html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${values.map(
-      (value) => html`<option value="${value}"${attribute('selected', value === filter[name])}>${value}</option>`,
-    )}</select>${problemOf(name, problems)}</label>`;
+    choiceField(
+      { name, label, problems },
+      optionsOf(
+        values.map((value) => [value, value] as const),
+        filter[name],
+      ),
+    );
   const isFiltered = filterNames.some((name) => filter[name] !== '');
   return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by what, who, operation or time</summary>
 <form action="${PATH}"><div class="filters even">
-<label>What<select name="entity_type"${invalidAttributesOf('entity_type', problems)}><option value="">All</option>${types.map(
-    ({ display_name, value }) =>
-      html`<option value="${value}"${attribute('selected', value === filter.entity_type)}>${display_name}</option>`,
-  )}</select>${problemOf('entity_type', problems)}</label>
+${choiceField(
+  { name: 'entity_type', label: 'What', problems },
+  optionsOf(
+    types.map(({ display_name, value }) => [value, display_name] as const),
+    filter.entity_type,
+  ),
+)}
 ${field({ name: 'entity_id', label: 'Id of what', value: filter.entity_id, problems })}
 ${field({ name: 'actor_id', label: 'Id of who', value: filter.actor_id, problems })}
 ${choice('operation', 'Operation', operations)}
@@ -68,8 +73,7 @@ ${choice('outcome', 'Outcome', outcomes)}
 ${choice('disclosure', 'Value', disclosures)}
 ${field({ name: 'trace_id', label: 'Trace id', value: filter.trace_id, problems })}
 ${field({ name: 'destination_host', label: 'Sent to', value: filter.destination_host, problems })}
-${times('start_date', 'From, in UTC')}
-${times('end_date', 'Before, in UTC')}
+${rangeFields(filter, problems)}
 </div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${PATH}">All entries</a>`}</div>
 </form></details>`;
 };

@@ -1,5 +1,6 @@
 // The newest requests through a proxy, with their outcome.
 import { html, type Html } from '../../platform/http/html.ts';
+import { FORWARDS_PATH } from './forward-record.ts';
 import {
   callerLine,
   destinationLine,
@@ -23,7 +24,7 @@ export const requestsCard = async (visit: Visit, proxy_id: string): Promise<Html
   const { data } = bodyOf<{ data: Run[] }>(answer);
   const names = await findRunNames(visit, data);
   const longestMs = Math.max(...data.map(({ duration_ms = 0 }) => duration_ms));
-  return html`<section id="requests"><div class="heading"><h2>Latest requests</h2><a href="${addressOf(RUNS_PATH, { resource_id: proxy_id })}">All runs</a></div>
+  return html`<section id="requests"><div class="heading"><h2>Latest requests</h2><span class="row-actions">${may(visit.session, 'forward:read') && html`<a href="${addressOf(FORWARDS_PATH, { proxy_id })}">Those with an idempotency key</a>`}<a href="${addressOf(RUNS_PATH, { resource_id: proxy_id })}">All runs</a></span></div>
 ${
   data.length === 0
     ? html`<p class="quiet">No requests yet.</p>`

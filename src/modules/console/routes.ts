@@ -7,6 +7,7 @@ import { accessPages } from './access.ts';
 import { accountPages } from './account.ts';
 import { applicationsPages } from './applications.ts';
 import { findPages } from './find.ts';
+import { forwardsPages } from './forwards.ts';
 import { formulasPages } from './formulas.ts';
 import { homePages } from './home.ts';
 import { logsPages } from './logs.ts';
@@ -44,6 +45,7 @@ export const consoleRoutes = (scope: App, ctx: PeopleContext, authentication: Au
   proxiesPages(console);
   webhooksPages(console);
   runsPages(console);
+  forwardsPages(console);
   applicationsPages(console);
   accessPages(console);
   logsPages(console);

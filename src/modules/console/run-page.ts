@@ -1,6 +1,7 @@
 // The page of a run: how it ended, where its code failed, where it sent a request, its tokens by mask, and its trace.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { copyMenu } from './copy.ts';
+import { findForwardOfRun, FORWARDS_PATH } from './forward-record.ts';
 import { idOf } from './forms.ts';
 import { shortened } from './list-parts.ts';
 import {
@@ -45,7 +46,8 @@ const findTokens = async (visit: Visit, ids: readonly string[]): Promise<Map<str
   return new Map(data.map((token) => [token.id, token]));
 };
 
-const tokensCard = async (visit: Visit, { token_ids }: Run): Promise<Html> => {
+/** @param none the sentence where there are none. */
+export const tokensCard = async (visit: Visit, token_ids: readonly string[], none: string): Promise<Html> => {
   const ids = token_ids.slice(0, TOKENS_MAX);
   const tokens = await findTokens(visit, ids);
   const mayOpen = may(visit.session, 'token:read');
@@ -67,17 +69,21 @@ const tokensCard = async (visit: Visit, { token_ids }: Run): Promise<Html> => {
     { label: 'Id', cell: (id) => (tokens.has(id) ? tokenLink(id) : html`<span class="mono">${shortened(id)}</span>`) },
   ]);
   return html`<section><h2>Tokens</h2>${
-    ids.length === 0 ? html`<p class="quiet">It got the value of no token.</p>` : table
+    ids.length === 0 ? html`<p class="quiet">${none}</p>` : table
   }${token_ids.length > ids.length && html`<p class="quiet">and ${token_ids.length - ids.length} more</p>`}</section>`;
 };
 
-const row = (name: string, value: HtmlValue): Html | undefined =>
+export const row = (name: string, value: HtmlValue): Html | undefined =>
   value === undefined || value === false ? undefined : html`<dt>${name}</dt><dd>${value}</dd>`;
 
 export const runPage = async (visit: Visit): Promise<Outcome> => {
   const id = idOf(visit, 'run');
   const run = bodyOf<Run>(await visit.api({ method: 'GET', url: `/runs/${id}` }));
-  const [names, tokens] = await Promise.all([findRunNames(visit, [run]), tokensCard(visit, run)]);
+  const [names, tokens, forward_id] = await Promise.all([
+    findRunNames(visit, [run]),
+    tokensCard(visit, run.token_ids, 'It got the value of no token.'),
+    findForwardOfRun(visit, run),
+  ]);
   const path = resourcePath(visit, run);
   const name = resourceName(run, names);
   const { resource_id, trace_id, error, line } = run;
@@ -90,6 +96,7 @@ ${row('Error', (error !== undefined || line !== undefined) && errorLine(visit, r
 ${row('Destination', destinationLine(run))}
 ${row('Took', run.duration_ms !== undefined && durationText(run.duration_ms))}
 ${row('CPU time', run.cpu_ms !== undefined && `${run.cpu_ms} ms`)}
+${row('Idempotency key', forward_id !== undefined && html`<a href="${FORWARDS_PATH}/${forward_id}">The record of the request</a>`)}
 ${row('Trace id', trace_id !== undefined && html`<a class="mono" href="${addressOf('/console/logs', { trace_id })}">${shortened(trace_id)}</a> <span class="quiet">its entries in the log</span>`)}
 </dl></section>
 ${tokens}

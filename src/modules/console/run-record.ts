@@ -70,7 +70,7 @@ export const outcomeBadge = ({ outcome, status }: Pick<Run, 'outcome' | 'status'
     outcomeKinds[outcome] ?? 'bad',
   );
 
-const statusKind = (status: number): 'good' | 'bad' | 'warn' =>
+export const statusKind = (status: number): 'good' | 'bad' | 'warn' =>
   status >= 500 ? 'bad' : status >= 400 ? 'warn' : 'good';
 
 export const destinationLine = ({ destination_host, destination_status }: Run): HtmlValue =>
@@ -108,7 +108,10 @@ export const errorLine = (visit: Visit, run: Pick<Run, 'kind' | 'resource_id' | 
   return html`${error !== undefined && html`<span class="mono">${error}</span>`}${error !== undefined && place && ', '}${place}`;
 };
 
-export const callerLine = ({ actor_id, actor_type }: Run, names: RunNames): HtmlValue => {
+export const callerLine = (
+  { actor_id, actor_type }: Pick<Run, 'actor_id' | 'actor_type'>,
+  names: RunNames,
+): HtmlValue => {
   if (actor_id === undefined) return actor_type ?? 'Anonymous client';
   const name = names.actors.get(actor_id);
   return name === undefined

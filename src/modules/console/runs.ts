@@ -1,17 +1,17 @@
 // The run pages: lists runs of code and requests of proxies with filters, and shows one.
 import { runKinds, runOutcomes } from '../../platform/db/run-rows.ts';
-import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { html, type Html } from '../../platform/http/html.ts';
 import { listNames, type NamedRow } from '../logs/name-rows.ts';
 import { ANY_FAILURE } from '../runs/rows.ts';
 import {
+  choiceField,
   cursorPager,
   fetchPage,
-  field,
   type FieldSentences,
-  inputTime,
-  invalidAttributesOf,
+  filterChips,
+  optionsOf,
   otherProblems,
-  problemOf,
+  rangeFields,
   statusOf,
   totalOf,
 } from './list-parts.ts';
@@ -41,75 +41,47 @@ const RESOURCES_MAX = 100;
 
 const kindWords: Record<string, string> = { reactor: 'Reactor', proxy: 'Proxy', transform: 'Transform' };
 
-const HOUR_MS = 3_600_000;
-
-/** Ranges that a link names. */
-const ranges = [
-  ['Last hour', HOUR_MS],
-  ['24 hours', 24 * HOUR_MS],
-  ['7 days', 7 * 24 * HOUR_MS],
-] as const;
-
 type Resources = { reactors: NamedRow[]; proxies: NamedRow[] };
 
-const choice = (
-  input: { name: 'outcome' | 'kind'; label: string; chosen: string; problems: FieldSentences },
-  options: readonly (readonly [value: string, text: string])[],
-): Html => {
-  const { name, label, chosen, problems } = input;
-  return html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${options.map(
-    ([value, text]) => html`<option value="${value}"${attribute('selected', value === chosen)}>${text}</option>`,
-  )}</select>${problemOf(name, problems)}</label>`;
-};
-
-const resourceChoice = (
-  chosen: string,
+const filterForm = (
+  filter: Filter,
   { reactors, proxies }: Resources,
   chosenName: Html,
   problems: FieldSentences,
 ): Html => {
-  const isListed = [...reactors, ...proxies].some(({ id }) => id === chosen);
-  const group = (label: string, rows: readonly NamedRow[]) =>
-    rows.length > 0 &&
-    html`<optgroup label="${label}">${rows.map(
-      ({ id, name }) => html`<option value="${id}"${attribute('selected', id === chosen)}>${name}</option>`,
-    )}</optgroup>`;
-  return html`<label>Reactor or proxy<select name="resource_id"${invalidAttributesOf('resource_id', problems)}><option value="">All</option>${
-    chosen !== '' && !isListed && html`<option value="${chosen}" selected>${chosenName}</option>`
-  }${group('Reactors', reactors)}${group('Proxies', proxies)}</select>${problemOf('resource_id', problems)}</label>`;
-};
-
-const filterForm = (filter: Filter, resources: Resources, chosenName: Html, problems: FieldSentences): Html => {
   const isFiltered = filterNames.some((name) => filter[name] !== '');
-  const times = (name: 'start_date' | 'end_date', label: string) =>
-    field({ name, label, value: inputTime(filter[name]), problems, type: 'datetime-local' });
+  const { outcome, kind, resource_id } = filter;
+  const isListed = [...reactors, ...proxies].some(({ id }) => id === resource_id);
+  const named = (rows: readonly NamedRow[]) =>
+    optionsOf(
+      rows.map(({ id, name }) => [id, name] as const),
+      resource_id,
+    );
+  const group = (label: string, rows: readonly NamedRow[]) =>
+    rows.length > 0 && html`<optgroup label="${label}">${named(rows)}</optgroup>`;
   return html`<form action="${RUNS_PATH}" class="card"><div class="filters even">
-${choice({ name: 'outcome', label: 'Outcome', chosen: filter.outcome, problems }, [
-  [ANY_FAILURE, 'any failure'],
-  ...runOutcomes.map((outcome) => [outcome, outcomeWords[outcome] ?? outcome] as const),
-])}
-${choice(
-  { name: 'kind', label: 'Kind', chosen: filter.kind, problems },
-  runKinds.map((kind) => [kind, kindWords[kind] ?? kind] as const),
+${choiceField({ name: 'outcome', label: 'Outcome', problems }, optionsOf([[ANY_FAILURE, 'any failure'], ...runOutcomes.map((each) => [each, outcomeWords[each] ?? each] as const)], outcome))}
+${choiceField(
+  { name: 'kind', label: 'Kind', problems },
+  optionsOf(
+    runKinds.map((each) => [each, kindWords[each] ?? each] as const),
+    kind,
+  ),
 )}
-${resourceChoice(filter.resource_id, resources, chosenName, problems)}
-${times('start_date', 'From, in UTC')}
-${times('end_date', 'Before, in UTC')}
+${choiceField({ name: 'resource_id', label: 'Reactor or proxy', problems }, [
+  resource_id !== '' && !isListed && optionsOf([[resource_id, chosenName]], resource_id),
+  group('Reactors', reactors),
+  group('Proxies', proxies),
+])}
+${rangeFields(filter, problems)}
 </div><div class="actions"><button>Filter</button>${isFiltered && html`<a class="button second" href="${RUNS_PATH}">All runs</a>`}</div></form>`;
 };
 
-/** Links to all runs and the failed ones, and to ranges of time, with the other filters as they are. */
-const chips = (filter: Filter, now: Date): Html => {
-  const link = (text: string, change: Partial<Filter>, isCurrent: boolean): Html =>
-    html`<a class="chip" href="${addressOf(RUNS_PATH, { ...filter, ...change })}"${isCurrent && html` aria-current="true"`}>${text}</a>`;
-  return html`<nav class="chips" aria-label="Filters">${link('All', { outcome: '' }, filter.outcome === '')}${link(
-    'Failed',
-    { outcome: ANY_FAILURE },
-    filter.outcome === ANY_FAILURE,
-  )}<span class="gap"></span>${ranges.map(([text, ms]) =>
-    link(text, { start_date: new Date(now.getTime() - ms).toISOString(), end_date: '' }, false),
-  )}</nav>`;
-};
+/** All runs, and the failed ones. */
+const CHOICES = [
+  ['All', ''],
+  ['Failed', ANY_FAILURE],
+] as const;
 
 const runsTable = (visit: Visit, runs: readonly Run[], names: RunNames): Html => {
   const longestMs = Math.max(...runs.map(({ duration_ms = 0 }) => duration_ms));
@@ -148,7 +120,7 @@ const showList = async (visit: Visit) => {
   const chosenName = resourceName({ kind: '', resource_id: filter.resource_id }, names);
   const total = page && totalOf(page);
   const main = html`<div class="heading"><h1>Runs</h1>${total !== undefined && html`<span class="quiet">${total} found</span>`}</div>
-${chips(filter, visit.ctx.now())}
+${filterChips(RUNS_PATH, { filter, name: 'outcome', choices: CHOICES, now: visit.ctx.now() })}
 ${filterForm(filter, { reactors, proxies }, chosenName, problems)}
 ${otherProblems(problems, filterNames)}
 ${page && (page.data.length > 0 ? runsTable(visit, page.data, names) : empty('No runs match.'))}

@@ -21,6 +21,7 @@ const sections = [
   ['/console/proxies', 'Proxies', 'proxy:read', 'Run'],
   ['/console/webhooks', 'Webhooks', 'webhook:read', 'Run'],
   ['/console/runs', 'Runs', 'log:read', 'Run'],
+  ['/console/forwards', 'Forwards', 'forward:read', 'Run'],
   ['/console/applications', 'Applications', 'application:read', 'Access'],
   ['/console/access', 'Who may', 'access:read', 'Access'],
   ['/console/people', 'People', 'tenant:invitation:read', 'Access'],

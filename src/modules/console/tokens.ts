@@ -3,6 +3,7 @@ import { attribute, html, type Html, type HtmlValue } from '../../platform/http/
 import { SEARCH_QUERY_LENGTH_MAX } from '../tokens/search-query.ts';
 import { tokenTypeNames } from '../tokens/token-types.ts';
 import {
+  choiceField,
   fetchPage,
   cursorPager,
   cursorPagerOf,
@@ -11,6 +12,7 @@ import {
   field,
   isolated,
   type Listed,
+  optionsOf,
   otherProblems,
   problemOf,
   shortened,
@@ -62,9 +64,13 @@ const filterForm = (filter: Filter, problems: FieldSentences): Html => {
   const isFiltered = isFiltering(filter);
   return html`<details class="card"${attribute('open', isFiltered)}><summary>Filter by type, id or metadata</summary>
 <form action="${PATH}"><div class="filters even">
-<label>Type<select name="type"${invalidAttributesOf('type', problems)}><option value="">All</option>${tokenTypeNames.map(
-    (name) => html`<option${attribute('selected', name === filter.type)}>${name}</option>`,
-  )}</select>${problemOf('type', problems)}</label>
+${choiceField(
+  { name: 'type', label: 'Type', problems },
+  optionsOf(
+    tokenTypeNames.map((name) => [name, name] as const),
+    filter.type,
+  ),
+)}
 ${field({ name: 'id', label: 'Id', value: filter.id, problems })}
 ${field({ name: 'key', label: 'Metadata key', value: filter.key, problems })}
 ${field({ name: 'value', label: 'Metadata value', value: filter.value, problems })}

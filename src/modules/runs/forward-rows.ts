@@ -79,6 +79,18 @@ export const findForward = async ({ query, tenant_id }: TenantQuery, id: string)
   return ((await query('find-forward', text, [tenant_id, id])) as ForwardRow[])[0];
 };
 
+const FIND_BY_TRACE = `
+SELECT id FROM forwards WHERE tenant_id = $1 AND id >= $2::uuid AND id < $3::uuid AND trace_id = $4 ORDER BY id LIMIT 1`;
+
+/** The first request with a trace id, of those with these ids. */
+export const findForwardByTrace = async (
+  { query, tenant_id }: TenantQuery,
+  trace_id: string,
+  { from_id, to_id }: Pick<ForwardFilter, 'from_id' | 'to_id'>,
+): Promise<string | undefined> =>
+  ((await query('find-forward-by-trace', FIND_BY_TRACE, [tenant_id, from_id, to_id, trace_id])) as { id: string }[])[0]
+    ?.id;
+
 export type ForwardFilter = {
   proxy_id?: string | undefined;
   state?: ForwardState | undefined;

@@ -156,12 +156,16 @@ export const listForwards = async (
   return { pagination, data: rows.map((row) => recordOf(tenant_id, row)) };
 };
 
-/** @throws notFound; too_many_requests; internal for what does not open; unavailable. */
+/**
+ * What came back may be as private as a value: a member shows bodies with a fresh second factor, as if to send the request.
+ * @throws notFound; StepUpNeeded; too_many_requests; internal for what does not open; unavailable.
+ */
 export const getForward = async (
   ctx: ProxyContext,
   work: Work,
   { id, withBodies }: { id: string; withBodies: boolean },
 ): Promise<ForwardRecord> => {
+  if (withBodies) work.needFreshFactor();
   const { row, stored } = await openRecord(ctx, work, id);
   await work.log([logRow(ctx, work, { operation: 'read', entity_type: 'forward', entity_ids: [id] })]);
   const record = recordOf(work.tenant_id, row);

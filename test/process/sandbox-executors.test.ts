@@ -66,6 +66,22 @@ describe('executors that die', () => {
     }
   });
 
+  test('an answer that was sent before the end counts, also where its tenant has to rest', async () => {
+    let rests = 0;
+    const accounts = createAccounts();
+    const restMs = () => (rests++ === 0 ? 300 : 0);
+    const sandbox = await openTestSandbox({ executorPath, accounts: { ...accounts, restMs } });
+    try {
+      const answered = await sandbox.runCode('a', 'code', { args: { part: 'answer and end' } });
+      expect(endOf(answered)).toBe(`ok{"raw":"${'x'.repeat(100_000)}"}`);
+      expect(rests).toBeGreaterThan(1);
+      expect(endOf(await sandbox.runCode('a', 'code', { args: { part: 'honest' } }))).toBe('ok{"raw":1}');
+      expect(sandbox.events.filter(({ event }) => event === 'killed')).toEqual([]);
+    } finally {
+      await sandbox.close();
+    }
+  });
+
   test('code that ends its executor again and again must wait; other code of the tenant need not', async () => {
     const sandbox = await openTestSandbox({ executorPath });
     try {

@@ -92,6 +92,9 @@ const threads: Worker[] = [];
 const parts: Record<string, (id: number, input: never) => void> = {
   /** Never ends its run, not even when it is told to. */
   silent: () => undefined,
+  /** Its answer is in the socket when it ends. */
+  'answer and end': (id) =>
+    socket.write(frame(DONE, id, done, `{"raw":"${'x'.repeat(100_000)}"}`), () => process.exit(70)),
   honest: (id) => send(frame(DONE, id, done, '{"raw":1}')),
   grow: (id) => {
     kept.push(Buffer.alloc(GROWN_BYTES, 1));

@@ -2,6 +2,7 @@
 import { randomInt } from 'node:crypto';
 import { once } from 'node:events';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import type { Socket } from 'node:net';
 import { getPriority } from 'node:os';
 import { dirname, extname } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -19,6 +20,8 @@ const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
 const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
 /** A wrapper ends by itself after its program. After this time it is killed, which ends all its children. */
 const WRAPPER_MS_MAX = 100;
+/** So long is read what an executor had sent before it ended by itself: its tenant may have to rest meanwhile. */
+const LAST_READ_MS_MAX = 2_000;
 /** When memory runs out, the kernel kills executors before the server and the database. From -1000 to 1000. */
 const OOM_SCORE = '500';
 /** Added for each executor that a tenant uses already: four together weigh as much as two of the first. */
@@ -37,7 +40,7 @@ export type ExecutorSize = {
 };
 
 export type Executor = {
-  /** Resolves when the process has ended. */
+  /** Resolves when the process has ended, and what it had sent is read. Of one that was killed nothing more is read. */
   readonly ended: Promise<Ending>;
   readonly pid: number;
   send(frame: Buffer): void;
@@ -68,6 +71,8 @@ export type ExecutorOptions = {
   spawned?: ((hurry: () => void) => void) | undefined;
   /** Without it, what it sends is read at once. */
   pace?: Pace;
+  /** Called when the process has ended by itself: frames may follow. */
+  leaving?: () => void;
   /** Called with each frame. Its head is not validated yet. */
   received: (frame: Frame) => void;
   /** Called for input that is not a frame. */
@@ -149,6 +154,7 @@ export const startExecutor = async ({
   isSpare,
   spawned,
   pace = unpaid,
+  leaving,
   received,
   broken,
 }: ExecutorOptions): Promise<Executor> => {
@@ -158,12 +164,21 @@ export const startExecutor = async ({
   if (!('socket' in child)) throw new ExecutorStartError(child.words);
   const { socket } = child;
   let isEnded = false;
-  const ended = child.ended.then((ending) => {
+  let isKilled = false;
+  const kill = (): void => {
+    isKilled = true;
+    child.kill();
+  };
+  const ended = child.ended.then(async (ending) => {
     isEnded = true;
+    if (!isKilled) {
+      leaving?.();
+      await closed(socket);
+    }
     socket.destroy();
     return ending;
   });
-  socket.on('error', () => child.kill());
+  socket.on('error', kill);
   const setRank = (rank: number): void =>
     setNiceness(innermost(child.pid), getPriority() + NICENESS_MORE + rank * FURTHER_NICENESS);
   spawned?.(() => isLowest && setRank(0));
@@ -176,7 +191,7 @@ export const startExecutor = async ({
     let isReady = false;
     const onFrame = (frame: Frame): void => {
       if (isReady) return received(frame);
-      if (frame.kind !== frameKinds.READY) return child.kill();
+      if (frame.kind !== frameKinds.READY) return kill();
       isReady = true;
       child.ready();
       resolve();
@@ -204,14 +219,15 @@ export const startExecutor = async ({
     send: (frame) => {
       if (isEnded || socket.destroyed) return;
       socket.write(frame);
-      if (socket.writableLength > UNREAD_BYTES_MAX) child.kill();
+      if (socket.writableLength > UNREAD_BYTES_MAX) kill();
     },
     hasRoom: async () => {
       while (!isEnded && !socket.destroyed && socket.writableLength > UNREAD_BYTES_ENOUGH)
         await Promise.race([once(socket, 'drain').catch(() => undefined), ended]);
     },
     kill: () => {
-      if (isEnded) return;
+      if (isEnded) return void socket.destroy();
+      isKilled = true;
       // In a wrapper the program is killed first, so that the wrapper reaps it.
       if (pid === child.pid || !killQuietly(pid)) return child.kill();
       const late = setTimeout(() => child.kill(), WRAPPER_MS_MAX);
@@ -241,6 +257,17 @@ export const startExecutor = async ({
     },
   };
 };
+
+/** Resolves when all of a socket is read, or after `LAST_READ_MS_MAX`. */
+const closed = (socket: Socket): Promise<void> =>
+  new Promise((resolve) => {
+    if (socket.closed) return resolve();
+    const late = setTimeout(resolve, LAST_READ_MS_MAX);
+    socket.once('close', () => {
+      clearTimeout(late);
+      resolve();
+    });
+  });
 
 const killQuietly = (pid: number): boolean => {
   try {

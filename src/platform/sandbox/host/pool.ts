@@ -231,6 +231,7 @@ export const createPool = <Run>(options: PoolOptions<Run>): Pool<Run> => {
         charge: (usedMs) => pace.charge(usedMs),
         restMs: () => pace.restMs(),
       },
+      leaving: () => lease && (lease.isRetired = true),
       received: (frame) => lease && options.received(lease, frame),
       broken: (error) => lease && options.broken(lease, error),
     });

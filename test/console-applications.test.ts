@@ -122,7 +122,7 @@ describe('the list', () => {
     expect(wordsOf(found.text)).toContain('Page 1 of 2, 21 in all');
     expect(found.text).toContain(`href="${PATH}?name=shop*&amp;page=2"`);
     expect(wordsOf((await member.get(`${PATH}?name=${encodeURIComponent('éLAN')}`)).text)).toContain('Élan');
-    expect(wordsOf((await member.get(`${PATH}?name=none`)).text)).toContain('No application has a matching name.');
+    expect(wordsOf((await member.get(`${PATH}?name=none`)).text)).toContain('No applications match.');
   });
 });
 
@@ -412,7 +412,7 @@ describe('a new key', () => {
     expect(text).toMatch(
       new RegExp(`<summary>Replace all keys</summary><form method="post" action="${pathOf(made)}/key"`),
     );
-    expect(textOf(text)).toContain('All keys stop working at once');
+    expect(textOf(text)).toContain('All keys stop working now');
     const form_id = hiddenIn(text, 'form_id');
     const shown = await member.post(`${pathOf(made)}/key`, { form_id });
     expect([shown.status, shown.headers.get('cache-control')]).toEqual([200, 'no-store']);

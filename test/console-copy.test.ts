@@ -2,10 +2,7 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { beforeAll, describe, expect, test, vi } from 'vitest';
-import { launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, type SharedConsole, unescaped, useConsole } from './support/console.ts';
-import { join } from './support/people.ts';
-import { isInstalled } from './support/programs.ts';
 import { makeReactor, react } from './support/reactors.ts';
 import type { TestTenant } from './support/server.ts';
 
@@ -92,33 +89,4 @@ describe('a copied request runs as curl and as JavaScript', () => {
     expect(await runCurl(copies['curl'])).toMatchObject({ type: 'card' });
     expect(await runScript(copies['JavaScript'])).toMatchObject({ type: 'card' });
   });
-});
-
-test.skipIf(!isInstalled('chromium'))('buttons copy each of them in Chromium', async () => {
-  const { id } = await make('/tokens', CARD);
-  const chromium = await launchChromium();
-  try {
-    const person = await openPerson(chromium, server.base_url);
-    const { page } = person;
-    const { browser } = await join(server, { tenant });
-    await page
-      .context()
-      .addCookies([...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url })));
-    await page.context().grantPermissions(['clipboard-read', 'clipboard-write'], { origin: server.base_url });
-    await page.goto(`/console/tokens/${id}`);
-    const copied: string[] = [];
-    for (const what of ['id', 'curl', 'JavaScript']) {
-      const button = page.getByRole('button', { name: `Copy ${what}`, exact: true });
-      await button.click();
-      await page.getByRole('button', { name: 'Copied' }).nth(copied.length).waitFor();
-      copied.push(await page.evaluate('navigator.clipboard.readText()'));
-    }
-    const [copiedId, curl, script] = copied;
-    expect(copiedId).toBe(id);
-    expect(await runCurl(curl)).toMatchObject({ id });
-    expect(await runScript(script)).toMatchObject({ id });
-    expect(person.faults).toEqual([]);
-  } finally {
-    await chromium.close();
-  }
 });

@@ -1,9 +1,8 @@
 // Keys of the console in Chromium, and what each page says of its server: the mode and the zone of its times.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { Browser as Chromium } from 'playwright-core';
-import { launchChromium, openPerson, type Person } from './support/chromium.ts';
+import { launchChromium, openMember, type Person } from './support/chromium.ts';
 import { type SharedConsole, useConsole } from './support/console.ts';
-import { join } from './support/people.ts';
 import { isInstalled } from './support/programs.ts';
 import type { TestTenant } from './support/server.ts';
 
@@ -29,10 +28,7 @@ describe.skipIf(!isInstalled('chromium'))('in Chromium', () => {
   let person: Person;
   beforeAll(async () => {
     chromium = await launchChromium();
-    person = await openPerson(chromium, server.base_url);
-    const { browser } = await join(server, { tenant });
-    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
-    await person.page.context().addCookies(cookies);
+    person = await openMember(chromium, server, tenant);
   });
   afterAll(() => chromium?.close());
 

@@ -1,12 +1,8 @@
 // New keys in the console: by what they are for, with what that means in words, and a first request that works.
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import type { Browser as Chromium } from 'playwright-core';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, fieldIn, type SharedConsole, textOf, unescaped, withMembers } from './support/console.ts';
-import { join } from './support/people.ts';
-import { isInstalled } from './support/programs.ts';
 import { type TestTenant, useEgressServer } from './support/server.ts';
 import { startUpstream, type Upstream } from './support/upstream.ts';
 
@@ -164,39 +160,5 @@ describe('what a key is for', () => {
     const role = `/tenants/self/members/${support.member_id}`;
     await server.request('PUT', role, { key: tenant.api_key, json: { role: 'SUPPORT' } });
     expect((await support.post(`${PATH}/check`, { job: 'read' })).status).toBe(403);
-  });
-});
-
-describe.skipIf(!isInstalled('chromium'))('in a browser', () => {
-  let chromium: Chromium;
-  beforeAll(async () => {
-    chromium = await launchChromium();
-  });
-  afterAll(() => chromium?.close());
-
-  test('a key limited to /pci/ is made without JSON, and what it can is said as one types', async () => {
-    const owner = await openPerson(chromium, server.base_url);
-    const { browser } = await join(server, { tenant });
-    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
-    const { page } = owner;
-    await page.context().addCookies(cookies);
-    await page.goto(`${PATH}/new`);
-    await page.getByLabel('Name').fill('Made');
-    await page.getByRole('radio', { name: /^Read raw values/ }).check();
-    await page.getByText('read the values of all tokens').waitFor();
-    await page.getByLabel('Which tokens').fill('/pci/');
-    await page.getByText('read the values of tokens below /pci/').waitFor();
-    expect(await page.getByLabel('Rules', { exact: true }).isVisible()).toBe(false);
-    await page.getByRole('radio', { name: /^Custom/ }).check();
-    await page.getByLabel('token:create').waitFor();
-    await page.getByRole('radio', { name: /^Read raw values/ }).check();
-    await owner.picture('key-new');
-    await page.getByRole('button', { name: 'Create application' }).click();
-    await page.getByRole('heading', { name: 'A first request' }).waitFor();
-    expect((await made()).rules).toEqual([
-      expect.objectContaining({ container: '/pci/', transform: 'reveal', permissions: ['token:read'] }),
-    ]);
-    expect(owner.faults).toEqual([]);
-    await owner.close();
   });
 });

@@ -107,7 +107,7 @@ describe('The list of proxies', () => {
     const found = textOf((await member.get('/console/proxies?name=Pl*n')).text);
     expect(found).toContain('Plain');
     expect(found).not.toContain('Bank');
-    expect(textOf((await stranger.browser.get('/console/proxies')).text)).toContain('There is no proxy yet');
+    expect(textOf((await stranger.browser.get('/console/proxies')).text)).toContain('No proxies yet');
   });
 });
 

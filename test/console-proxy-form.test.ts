@@ -1,11 +1,7 @@
-// Proxies that a member makes, changes and deletes by forms, without script and in a browser.
-import type { Browser as Chromium } from 'playwright-core';
-import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+// Proxies that a member makes, changes and deletes by forms.
+import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { certificateFor } from './support/certificates.ts';
-import { launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, type SharedConsole, textOf, unescaped, useConsole } from './support/console.ts';
-import { join } from './support/people.ts';
-import { isInstalled } from './support/programs.ts';
 import type { TestTenant } from './support/server.ts';
 
 const PATH = '/console/proxies';
@@ -288,35 +284,5 @@ describe('a stored proxy', () => {
     await expect
       .poll(async () => textOf((await member.get(`${PATH}/${id}`)).text), { timeout: 10_000 })
       .toMatch(/502 failed.*no-such-host\.invalid/s);
-  });
-});
-
-describe.skipIf(!isInstalled('chromium'))('in a browser', () => {
-  let chromium: Chromium;
-  beforeAll(async () => {
-    chromium = await launchChromium();
-  });
-  afterAll(() => chromium?.close());
-
-  test('a proxy is made and previewed in six steps', async () => {
-    const owner = await openPerson(chromium, server.base_url);
-    const { browser } = await join(server, { tenant });
-    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
-    const { page } = owner;
-    await page.context().addCookies(cookies);
-    await page.goto('/console/home');
-    const steps = [
-      () => page.getByRole('link', { name: 'Proxies', exact: true }).click(),
-      () => page.getByRole('link', { name: 'New proxy' }).click(),
-      () => page.getByLabel('Name', { exact: true }).fill('Payments'),
-      () => page.getByLabel('Destination').fill('https://api.example.com/v1'),
-      () => page.getByRole('button', { name: 'Create proxy' }).click(),
-      () => page.getByRole('button', { name: 'Preview' }).click(),
-    ];
-    for (const step of steps) await step();
-    await page.getByText('POST /v1 HTTP/1.1').waitFor();
-    await owner.picture('proxy-preview');
-    expect(owner.faults).toEqual([]);
-    await owner.close();
   });
 });

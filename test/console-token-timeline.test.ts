@@ -1,10 +1,9 @@
 // The page of a token shows where its value went: a picture, a folded timeline and reads of the mask, for roles that read the log.
 import type { Browser as Chromium } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { launchChromium, openPerson, takePicture } from './support/chromium.ts';
+import { launchChromium, openMember, takePicture } from './support/chromium.ts';
 import { type Browser, textOf, withMembers } from './support/console.ts';
 import { insertLogRows, logRowAt } from './support/log-rows.ts';
-import { join } from './support/people.ts';
 import { isInstalled } from './support/programs.ts';
 import { makeReactor, react, startReactorServer } from './support/reactors.ts';
 import type { TestTenant } from './support/server.ts';
@@ -173,11 +172,8 @@ describe.skipIf(!isInstalled('chromium'))('in a browser', () => {
   afterAll(() => chromium?.close());
 
   test('one of two pictures is seen, and a revealed value leaves the screen', async () => {
-    const person = await openPerson(chromium, server.base_url);
+    const person = await openMember(chromium, server, tenant);
     const { page } = person;
-    const { browser } = await join(server, { tenant });
-    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
-    await page.context().addCookies(cookies);
     await page.goto(`/console/tokens/${card_id}`);
     for (const [width, seen] of [
       [1280, 'desk'],

@@ -1,10 +1,7 @@
 // The usage page: 30 days by day, a day by hour, of all requests or of an application's, drawn and as a table.
 import { beforeAll, expect, test } from 'vitest';
 import { addUsage, ALL_APPLICATIONS } from '../src/modules/access/rows/usage.ts';
-import { launchChromium, openPerson } from './support/chromium.ts';
 import { type Browser, type SharedConsole, textOf, unescaped, useConsole } from './support/console.ts';
-import { join } from './support/people.ts';
-import { isInstalled } from './support/programs.ts';
 import type { TestTenant } from './support/server.ts';
 
 const USAGE = '/console/usage';
@@ -109,30 +106,5 @@ test('opens for roles that read reports, and another tenant sees nothing of it',
     expect((await server.request('PUT', path, { json: { role }, key: tenant.api_key })).status).toBe(200);
     expect((await member.get(USAGE)).status, role).toBe(status);
     expect((await member.get('/console/home')).text.includes(USAGE), role).toBe(status === 200);
-  }
-});
-
-test.skipIf(!isInstalled('chromium'))('the bars of 30 days are seen in Chromium and lead to their hours', async () => {
-  const chromium = await launchChromium();
-  try {
-    const { page, faults, picture } = await openPerson(chromium, server.base_url);
-    const { browser } = await join(server, { tenant });
-    const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
-    await page.context().addCookies(cookies);
-    await page.goto(USAGE);
-    const heights: number[] = await page.evaluate(
-      "[...document.querySelectorAll('svg.bars rect.stored')].map((rect) => rect.getBoundingClientRect().height)",
-    );
-    expect(heights).toHaveLength(30);
-    expect(Math.min(...heights)).toBeGreaterThan(100);
-    await picture('usage');
-    await page
-      .getByRole('link', { name: `${dayText(3).slice(5)} UTC` })
-      .first()
-      .click();
-    await page.getByRole('heading', { name: `Usage of ${dayText(3)}` }).waitFor();
-    expect(faults).toEqual([]);
-  } finally {
-    await chromium.close();
   }
 });

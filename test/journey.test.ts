@@ -166,42 +166,6 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await page.waitForURL(`**/console/reactors/${reactor_id}?line=3#code`);
   });
 
-  test('last four digits find the card in two steps, from any page by the key /', async () => {
-    const { page } = grace;
-    await page.goto('/console/proxies');
-    await page.locator('main').click();
-    await page.keyboard.press('/');
-    await page.keyboard.type('4242');
-    await page.keyboard.press('Enter');
-    await page.waitForURL('**/console/find');
-    await grace.picture('find');
-    await page.getByRole('link', { name: 'XXXXXXXXXXXX4242' }).click();
-    await page.waitForURL(`**/console/tokens/${card_id}`);
-  });
-
-  test('a draft is tested, and a bad deploy is undone in two clicks', async () => {
-    const { page } = grace;
-    await page.goto(`/console/reactors/${reactor_id}`);
-    await page.getByLabel('Arguments').fill('{ "card": { "number": "4242424242424242" }, "amount": 1 }');
-    await page
-      .getByLabel('Code', { exact: true })
-      .fill('module.exports = ({ args }) => {\n  return args.cart.number;\n};');
-    await page.getByRole('button', { name: 'Test draft' }).click();
-    await page.getByText('TypeError').waitFor();
-    expect(await page.locator('.gutter .marked').textContent()).toBe('2\n');
-    await page.getByLabel('Note').fill('Straight from the cart');
-    await page.getByRole('button', { name: 'Deploy version 2' }).click();
-    await page.getByText('live: version 2').waitFor();
-    // The first click, and the second.
-    await page.locator('summary', { hasText: 'Restore' }).click();
-    await page.getByRole('button', { name: 'Restore version 1' }).click();
-    await page.getByText('Version 1 was restored. It runs now as version 3.').waitFor();
-    await page.locator('#versions').scrollIntoViewIfNeeded();
-    await grace.picture('reactor-versions');
-    const { body } = await server.request('GET', `/reactors/${reactor_id}`, { key: api_key });
-    expect(body.formula.code).toBe(CODE);
-  });
-
   test('a proxy is tried without a value being seen or sent', async () => {
     await grace.page.goto('/console/proxies');
     await grace.picture('proxies');
@@ -231,6 +195,17 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     await page.getByRole('button', { name: /reveal/i }).click();
     await page.getByRole('heading', { name: 'Value' }).waitFor();
     expect(JSON.parse(await copied())).toMatchObject({ number: CARD.number });
+  });
+
+  test.each([
+    ['Formulas', 'formulas'],
+    ['Webhooks', 'webhooks'],
+    ['Who may', 'access'],
+    ['Settings', 'settings'],
+  ])('the page %s opens from the menu', async (name, picture) => {
+    await grace.page.getByRole('link', { name, exact: true }).click();
+    await grace.page.getByRole('heading', { level: 1, name }).waitFor();
+    await grace.picture(picture);
   });
 
   test('an application is made in the console, its key is copied once, and its name is changed', async () => {

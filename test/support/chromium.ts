@@ -3,7 +3,9 @@
 import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { type Browser, chromium, type Page } from 'playwright-core';
+import { join as joinTenant } from './people.ts';
 import { findProgram } from './programs.ts';
+import type { SharedServer, TestTenant } from './server.ts';
 
 /** Where a browser is; undefined where there is none. */
 export const chromiumPath = findProgram('chromium');
@@ -86,4 +88,13 @@ export const openPerson = async (browser: Browser, base_url: string): Promise<Pe
     },
     close: () => context.close(),
   };
+};
+
+/** A new member of a tenant, signed in, with a browser of their own. */
+export const openMember = async (browser: Browser, server: SharedServer, tenant: TestTenant): Promise<Person> => {
+  const person = await openPerson(browser, server.base_url);
+  const { cookies } = (await joinTenant(server, { tenant })).browser;
+  const url = server.base_url;
+  await person.page.context().addCookies([...cookies].map(([name, value]) => ({ name, value, url })));
+  return person;
 };

@@ -106,12 +106,13 @@ let count = 0;
 /** Somebody new, who has accepted and is signed in. */
 export const join = async (
   server: SharedServer,
-  options: { email?: string; tenant?: TestTenant; password?: string } = {},
+  options: { email?: string; tenant?: TestTenant; password?: string; first_name?: string } = {},
 ): Promise<Joined> => {
-  const { email = `person-${(count += 1)}@example.com`, tenant = server.tenant, password = PASSWORD } = options;
+  const { email = `person-${(count += 1)}@example.com`, tenant = server.tenant } = options;
+  const { password = PASSWORD, first_name = 'Ada' } = options;
   const { path } = await invite(server, email, tenant);
   const browser = openBrowser(server);
-  const answer = await browser.post(path, { first_name: 'Ada', last_name: 'Lovelace', password });
+  const answer = await browser.post(path, { first_name, last_name: 'Lovelace', password });
   expect(answer.status, answer.text).toBe(303);
   const [row] = await server.sql(
     'SELECT id, user_id FROM members WHERE tenant_id = $1 ORDER BY created_at DESC, id DESC LIMIT 1',

@@ -58,7 +58,7 @@ const endOf = ({ expires_at }: ApplicationKey, now: Date): HtmlValue => {
 /** The keys beside an application's form. */
 export const keysList = (id: string, keys: readonly ApplicationKey[], now: Date): Html =>
   keys.length === 0
-    ? html`<p class="quiet">It has no key.</p>`
+    ? html`<p class="quiet">No keys yet.</p>`
     : html`<ul>${keys.map(
         (key) =>
           html`<li><a href="${PATH}/${id}/keys/${key.id}">${nameOf(key)}</a><br><small>${endOf(key, now)}, last use: ${time(key.last_used_at) ?? 'not yet'}${key.allowed_addresses && `, from ${key.allowed_addresses.join(', ')}`}</small></li>`,
@@ -67,7 +67,7 @@ export const keysList = (id: string, keys: readonly ApplicationKey[], now: Date)
 const keyForm = (session: Session, action: string, form: KeyForm, hidden: HtmlValue, button: string): Html => {
   return html`<form method="post" action="${action}" class="card" autocomplete="off" novalidate>${csrfField(session)}${hidden}
 ${textInput(form, { name: 'name', label: 'Name', hint: 'What the key is for, such as the place that uses it' })}
-${textInput(form, { name: 'expires_at', label: 'End', hint: 'A day or a time in UTC, such as 2027-03-01. Empty: no end' })}
+${textInput(form, { name: 'expires_at', label: 'Expires', hint: 'A day or a time in UTC, such as 2027-03-01. Empty: never' })}
 ${textArea(form, { name: 'allowed_addresses', label: 'Allowed addresses', hint: 'IP addresses or networks that may use the key, one on each line: 192.0.2.0/24. Empty: all.' })}
 <div class="actions"><button>${button}</button></div></form>`;
 };
@@ -86,8 +86,8 @@ const newPage = (
     title: 'New API key',
     section: 'Applications',
     main: html`${back(application)}<h1>New API key</h1>${above}
-<p class="quiet">The other keys go on to work. The new key is shown once.</p>
-${keyForm(session, `${PATH}/${application.id}/keys`, form, hidden, 'Make the key')}`,
+<p class="quiet">Your other keys keep working. The new key is shown once.</p>
+${keyForm(session, `${PATH}/${application.id}/keys`, form, hidden, 'Create key')}`,
   });
 };
 
@@ -105,8 +105,8 @@ const keyPage = (
     main: html`${back(application)}<h1>API key <code>${key.id}</code></h1>${above}
 ${keyForm(session, action, form, undefined, 'Save')}
 <section class="card"><dl><dt>Created</dt><dd>${time(key.created_at)}</dd><dt>Last use</dt><dd>${time(key.last_used_at) ?? html`<span class="quiet">not yet</span>`}</dd></dl>
-${confirmed(session, { action: `${action}/rotate`, summary: 'Replace this key', question: 'A new key with the same name, end and addresses is made, and shown once.', button: 'Replace the key', fields: html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">${graceField}` })}
-${confirmed(session, { action: `${action}/revoke`, summary: 'Revoke this key', question: 'It stops working at once, everywhere. The other keys go on to work.', button: 'Revoke the key' })}</section>`,
+${confirmed(session, { action: `${action}/rotate`, summary: 'Replace this key', question: 'You get a new key with the same name, expiry and addresses. It is shown once.', button: 'Replace the key', fields: html`<input type="hidden" name="form_id" value="${ctx.newUuid()}">${graceField}` })}
+${confirmed(session, { action: `${action}/revoke`, summary: 'Revoke this key', question: 'It stops working now, everywhere. Your other keys keep working.', button: 'Revoke the key' })}</section>`,
   });
 };
 
@@ -210,7 +210,7 @@ const makeKey =
     const typed = readForm(submission.field);
     const answer = await postKey(submission, application, typed);
     if (!isSuccess(answer)) {
-      const { form, above } = refusalOf('The key was not made.', typed, answer);
+      const { form, above } = refusalOf('The key was not created.', typed, answer);
       return { status: answer.status, page: newPage(submission, application, form, above) };
     }
     if (isReplayed(answer)) return { seeOther: addressOf(pageOf(submission), { done: 'shown' }) };

@@ -29,7 +29,7 @@ const keyCard = (session: Session, { id }: Application, keys: Html, form_id: str
     action: `${PATH}/${id}/key`,
     summary: 'Replace all keys',
     question:
-      'All keys stop working at once, everywhere, and so do sessions that were made with them. Clients fail until they have the new key.',
+      'All keys stop working now, everywhere, with the sessions that they made. Clients fail until they have the new key.',
     button: 'Stop all keys and make a new one',
     fields: html`<input type="hidden" name="form_id" value="${form_id}">`,
   };

@@ -35,7 +35,7 @@ const NAMED_MAX = 3;
 
 /** Results that a URL may name. A closed list, because anyone can make a URL. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
-  ['saved', 'The application was saved. Its new rights hold at once.'],
+  ['saved', 'The application was saved. Takes effect now.'],
   ['deleted', 'The application was deleted. Its keys no longer work.'],
   ['key-saved', 'The key was saved.'],
   ['key-revoked', 'The key was revoked. It no longer works.'],
@@ -67,7 +67,7 @@ const limitsIn = (application: Application): HtmlValue => {
     daily_uses !== undefined && `${daily_uses.toLocaleString('en')} uses/day`,
     creates_per_minute !== undefined && `${creates_per_minute.toLocaleString('en')} creates/min`,
   ].filter((limit) => typeof limit === 'string');
-  return limits.length === 0 ? html`<span class="quiet">none named</span>` : limits.join(', ');
+  return limits.length === 0 ? html`<span class="quiet">no limit</span>` : limits.join(', ');
 };
 
 const listTable = (applications: readonly Application[]): Html =>
@@ -81,7 +81,7 @@ const listTable = (applications: readonly Application[]): Html =>
 
 const listPage = async (visit: Visit): Promise<string> => {
   const { name, data, pagination } = await readNamedPage<Application>(visit, '/applications');
-  const nothing = name === '' ? 'There is no application yet.' : 'No application has a matching name.';
+  const nothing = name === '' ? 'No applications yet.' : 'No applications match.';
   return consolePage(visit.session, {
     title: 'Applications',
     section: 'Applications',

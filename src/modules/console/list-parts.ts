@@ -83,12 +83,19 @@ export const choiceField = (
 ): Html =>
   html`<label>${label}<select name="${name}"${invalidAttributesOf(name, problems)}><option value="">All</option>${options}</select>${problemOf(name, problems)}</label>`;
 
-/** Ranges of time that a link names. */
-const ranges = [
-  ['Last hour', HOUR_MS],
-  ['24 hours', DAY_MS],
-  ['7 days', 7 * DAY_MS],
-] as const;
+/** Ranges of time that a link names. Only the day before, in UTC, has an end. */
+const rangesOf = (now: Date): [text: string, from: number, to?: number][] => {
+  const at = now.getTime();
+  const today = at - (at % DAY_MS);
+  return [
+    ['Last hour', at - HOUR_MS],
+    ['24 hours', at - DAY_MS],
+    ['Yesterday', today - DAY_MS, today],
+    ['7 days', at - 7 * DAY_MS],
+  ];
+};
+
+const dateOf = (at: number | undefined): string => (at === undefined ? '' : new Date(at).toISOString());
 
 /** Links to choices of one filter, and to ranges of time, with the other filters as they are. */
 export const filterChips = <Filter extends Record<string, string>>(
@@ -109,8 +116,12 @@ export const filterChips = <Filter extends Record<string, string>>(
     html`<a class="chip" href="${addressOf(path, { ...filter, ...change })}"${isCurrent && html` aria-current="true"`}>${text}</a>`;
   return html`<nav class="chips" aria-label="Filters">${choices.map(([text, value]) =>
     link(text, { [name]: value }, filter[name] === value),
-  )}<span class="gap"></span>${ranges.map(([text, ms]) =>
-    link(text, { start_date: new Date(now.getTime() - ms).toISOString(), end_date: '' }, false),
+  )}<span class="gap"></span>${rangesOf(now).map(([text, from, to]) =>
+    link(
+      text,
+      { start_date: dateOf(from), end_date: dateOf(to) },
+      to !== undefined && filter['end_date'] === dateOf(to),
+    ),
   )}</nav>`;
 };
 

@@ -48,7 +48,7 @@ const listPage = async (visit: Visit): Promise<string> => {
     visit,
     data.map(({ application_id }) => application_id),
   );
-  const nothing = name === '' ? 'There is no proxy yet.' : 'No proxy has a matching name.';
+  const nothing = name === '' ? 'No proxies yet.' : 'No proxies match.';
   return consolePage(visit.session, {
     title: 'Proxies',
     section: 'Proxies',

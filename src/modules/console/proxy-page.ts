@@ -89,7 +89,7 @@ ${
   confirmed(visit.session, {
     action: `/console/proxies/${proxy.id}/delete`,
     summary: 'Delete this proxy',
-    question: 'Its key stops working at once, everywhere. Its application stays.',
+    question: 'Its key stops working now, everywhere. Its application stays.',
     button: `Delete ${proxy.name}`,
   })
 }

@@ -218,7 +218,7 @@ const settingsPage = (
     section: 'Settings',
     main: html`<h1>Settings</h1>
 ${copyMenu(visit, { id: tenant.id, call: { path: TENANT } })}
-${visit.query('done') === 'saved' && notice('good', 'The settings were saved. They hold at once.')}${above}
+${visit.query('done') === 'saved' && notice('good', 'The settings were saved. They take effect now.')}${above}
 <div class="columns"><div>${mayChange ? settingsForm(visit, form) : settingsList(form)}</div>
 <div><section class="card"><h2>Record</h2><dl><dt>Id</dt><dd>${shortened(tenant.id)}</dd><dt>Created</dt><dd>${time(tenant.created_at)}</dd>
 ${tenant.modified_at !== undefined && html`<dt>Changed</dt><dd>${time(tenant.modified_at)}</dd>`}</dl>

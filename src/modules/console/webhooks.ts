@@ -47,7 +47,7 @@ const listPage = async (visit: Visit): Promise<string> => {
     { label: 'URL', cell: ({ url }: WebhookRecord) => html`<code>${url}</code>` },
     { label: 'Status', cell: statusBadge },
   ];
-  const nothing = name === '' ? 'There is no webhook yet.' : 'No webhook has a matching name.';
+  const nothing = name === '' ? 'No webhooks yet.' : 'No webhooks match.';
   return consolePage(visit.session, {
     title: SECTION,
     section: SECTION,
@@ -81,7 +81,7 @@ ${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public h
         html`<label class="check"><input type="checkbox" name="${eventField(type)}" value="yes"${attribute('checked', typed.events.includes(type))}>${type === EVERY_EVENT ? 'All, also those of later releases' : html`<span class="mono">${type}</span>`}</label>`,
     )}</div></fieldset>
 ${textInput(form, { name: 'container', label: 'Container', hint: 'Only tokens in it, with their masks. Empty: tokens of all containers, without masks.' })}
-<p><button>Create the webhook</button></p></form>`,
+<p><button>Create webhook</button></p></form>`,
   });
 };
 

@@ -1,8 +1,8 @@
 // POST /access/explain through the door: it says what the routes then do, and tells nothing of other tenants.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type SharedReactorServer, tokenOf, useReactorServer } from './support/reactors.ts';
+import { codeOf, type SharedReactorServer, tokenOf, useReactorServer } from './support/reactors.ts';
 import type { Answer, TestTenant } from './support/server.ts';
-import { makeApplication, makeProxy } from './support/stored-proxies.ts';
+import { askProxy, makeApplication, makeProxy } from './support/stored-proxies.ts';
 
 let house: SharedReactorServer;
 let auditor: TestTenant;
@@ -162,6 +162,21 @@ describe('an explanation', () => {
       ok: false,
       detail: '1 of 1 tokens are counted today (UTC).',
     });
+  });
+
+  test.each<object>([
+    { idempotency_header: 'Idempotency-Key' },
+    { request_transform: { code: codeOf('return args;') }, configuration: { A: 'a' } },
+    { response_transform: { type: 'mask', expression: '[0-9]{12}' } },
+  ])('of a token bound to a proxy with %j is what its use is', async (more) => {
+    const { server, url } = house;
+    const proxy = await makeProxy(server, { destination_url: url, ...more });
+    const token_id = await tokenOf(server, 'x', { bound_to: { proxies: [proxy.id] } });
+    const question = { application_id: server.tenant.application_id, permission: 'token:use', token_id };
+    expect((await explain({ ...question, proxy_id: proxy.id })).decision).toBe('allowed');
+    const sent = await askProxy(server, proxy, { json: `{{ ${token_id} }}` });
+    expect(sent.status, sent.text).toBe(200);
+    expect((await explain({ ...question, host: 'upstream.test' })).decision).toBe('refused');
   });
 
   test('says that a token has expired, which the routes do not find any more', async () => {

@@ -11,9 +11,9 @@ import type { Permission } from '../access/permissions.ts';
 import { findDeciderFor, mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { checkHosts, type Destination } from '../proxy/host-checks.ts';
-import { openRoute } from '../proxy/proxy-finder.ts';
+import { openRoute, type PinnedProxy, toPinned } from '../proxy/proxy-finder.ts';
 import { findUsableProxy } from '../proxy/rows.ts';
-import { type PinnedProxy, useOf } from '../proxy/use.ts';
+import { useOf } from '../proxy/use.ts';
 import { findBoundChecks } from '../tokens/bound-uses.ts';
 import type { AnswersContext } from './context.ts';
 import { findPlaces, type TokenPlace } from './rows.ts';
@@ -73,10 +73,7 @@ const findDestination = async (
   if (!row) throw notFound('proxy');
   const keys = await ctx.keyring.tenantKeys(work.tenant_id);
   const route = openRoute(ctx, work.tenant_id, keys, row.id, row.sealed);
-  const { destination_url, request_transform, response_transform, amount } = route;
-  const code = { configuration: route.configuration ?? {}, application_id: row.application_id ?? undefined };
-  const proxy = { id: row.id, destination_url, request_transform, response_transform, amount, ...code };
-  return { url: destination_url, proxyHosts: { hosts: hostsOf(row.allowed_hosts) }, proxy };
+  return { url: route.destination_url, proxyHosts: { hosts: hostsOf(row.allowed_hosts) }, proxy: toPinned(row, route) };
 };
 
 /** Where a token stands in a request is not asked: a bound to places holds. */

@@ -6,6 +6,7 @@ import { optional } from '../../platform/base/optional.ts';
 import { type DigestKey, pinDigest } from '../../platform/crypto/digest.ts';
 import { sortedJson } from '../../platform/crypto/seal.ts';
 import { stepsOfPath } from '../tokens/expressions/json-path.ts';
+import type { CodeRule } from './code-rule.ts';
 
 const PATH_LENGTH_MAX = 200;
 
@@ -54,6 +55,14 @@ export const amountRuleShown = z
   })
   .meta({ id: 'AmountRule', description: 'Where a request has its amount.' });
 
-/** What a bound with an allowance pins beside the proxy: another place would hold another amount. */
-export const pinOfAmount = (key: DigestKey, id: string, amount: AmountRule | undefined): string =>
-  pinDigest(key, 'proxy', id, ['amount', sortedJson(amount ?? null)]);
+/**
+ * What a bound with an allowance pins beside the proxy: another place would hold another amount, and answers that keep the security
+ * code give a use back.
+ */
+export const pinOfAmount = (
+  key: DigestKey,
+  { id, amount, cvc }: { id: string; amount: AmountRule | undefined; cvc: CodeRule | undefined },
+): string => {
+  const kept = cvc?.until === 'answered' ? ['cvc', sortedJson(cvc)] : [];
+  return pinDigest(key, 'proxy', id, ['amount', sortedJson(amount ?? null), ...kept]);
+};

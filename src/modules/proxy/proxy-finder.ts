@@ -196,17 +196,39 @@ export const findKeyOfProxy = async (ctx: LoadContext, tenant_id: string, id: st
   return row && openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed).key;
 };
 
+/** A stored proxy, as far as a bound pins it. */
+export type PinnedProxy = Pick<
+  ProxyForUse,
+  | 'id'
+  | 'destination_url'
+  | 'request_transform'
+  | 'response_transform'
+  | 'configuration'
+  | 'application_id'
+  | 'idempotency_header'
+  | 'amount'
+  | 'cvc'
+>;
+
+/** @param row of the proxy whose route was opened. */
+export const toPinned = (row: { id: string; application_id: string | null }, route: ProxyRoute): PinnedProxy => ({
+  id: row.id,
+  destination_url: route.destination_url,
+  request_transform: route.request_transform,
+  response_transform: route.response_transform,
+  configuration: route.configuration ?? {},
+  application_id: row.application_id ?? undefined,
+  idempotency_header: route.idempotency_header,
+  amount: route.amount,
+  cvc: route.cvc,
+});
+
 /**
  * What a bound pins of a proxy: its destination host and its transforms, what these run with, which may say where they send
  * values, and the header by which the destination knows a repetition, which costs no use. A proxy without code uses no configuration
  * and no application.
  */
-export const pinOfProxy = (
-  key: DigestKey,
-  proxy: Pick<ProxyForUse, 'id' | 'destination_url' | 'configuration' | 'application_id'> & {
-    idempotency_header?: string | undefined;
-  } & Pick<ProxyRoute, 'request_transform' | 'response_transform'>,
-): string => {
+export const pinOfProxy = (key: DigestKey, proxy: Omit<PinnedProxy, 'amount' | 'cvc'>): string => {
   const { id, destination_url, request_transform, response_transform, configuration, application_id = '' } = proxy;
   const isCoded = request_transform !== undefined || response_transform !== undefined;
   const code = [request_transform ?? '', response_transform ?? '', sortedJson(configuration), application_id];
@@ -219,11 +241,6 @@ export const findProxyPin =
   async (tenant_id, id) => {
     const row = await findUsableProxy(ctx.db.for({ tenant_id }), id);
     if (!row) return undefined;
-    const route = openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed);
-    const { configuration, ...others } = route;
-    const application_id = row.application_id ?? undefined;
-    return {
-      pin: (key) => pinOfProxy(key, { ...others, id, configuration: configuration ?? {}, application_id }),
-      pinOfAmount: (key) => pinOfAmount(key, id, route.amount),
-    };
+    const proxy = toPinned(row, openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed));
+    return { pin: (key) => pinOfProxy(key, proxy), pinOfAmount: (key) => pinOfAmount(key, proxy) };
   };

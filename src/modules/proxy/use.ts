@@ -2,11 +2,8 @@
 import type { BoundPlace, Use } from '../access/bounds.ts';
 import { canonicalHost } from '../../platform/base/host-names.ts';
 import { maskOfCode } from './mask-transform.ts';
-import { type AmountRule, pinOfAmount } from './amount-rule.ts';
-import { pinOfProxy } from './proxy-finder.ts';
-
-/** A stored proxy, as far as a bound pins it. */
-export type PinnedProxy = Parameters<typeof pinOfProxy>[1] & { amount: AmountRule | undefined };
+import { pinOfAmount } from './amount-rule.ts';
+import { type PinnedProxy, pinOfProxy } from './proxy-finder.ts';
 
 /** The built-in mask gets the values too, and sends them nowhere. @param placesOf the places of a token in the request. */
 export const useOf = (
@@ -19,7 +16,7 @@ export const useOf = (
   proxy: proxy && {
     id: proxy.id,
     pin: (key) => pinOfProxy(key, proxy),
-    pinOfAmount: (key) => pinOfAmount(key, proxy.id, proxy.amount),
+    pinOfAmount: (key) => pinOfAmount(key, proxy),
     hasAmount: proxy.amount !== undefined,
   },
   hasCode: [proxy?.request_transform, proxy?.response_transform].some(

@@ -300,6 +300,84 @@ test('webhooks are made, changed and removed by a file, and no secret is shown',
   expect((await run(['apply', unknown])).err).toContain('did you mean token.created.');
 });
 
+test('codes, amounts, guards and repetitions of a proxy are applied, pulled and removed', async () => {
+  const cvc =
+    '{ until: answered, keep: { statuses: [503, 429], when: { path: $.decline, equals: [soft, 1, true, null] } } }';
+  const file = (more: string) =>
+    write(`version: 1\nproxies: [{ name: P, destination_url: "https://a.example.com", ${more} }]\n`);
+  const all = `idempotency_header: Idempotency-Key, echo_guard: mask, cvc: ${cvc}, amount: { value: $.amount, currency: $.currency, unit: minor }`;
+  const shown = async () => (await api('GET', '/proxies')).body.data[0];
+  await json(['apply', file(all)]);
+  expect(await shown()).toMatchObject({
+    idempotency_header: 'Idempotency-Key',
+    echo_guard: 'mask',
+    cvc: {
+      until: 'answered',
+      keep: { statuses: [503, 429], when: { path: '$.decline', equals: ['soft', 1, true, null] } },
+    },
+    amount: { value: '$.amount', currency: '$.currency', unit: 'minor' },
+  });
+  expect((await run(['apply', 'vault.yaml'])).out).toBe(NOTHING);
+  const pulled = write((await run(['config', 'pull'])).out, 'pulled.yaml');
+  expect((await run(['apply', pulled, '--plan', '--prune'])).out).toBe(NOTHING);
+  const other = { env: { STRONGROOM_API_KEY: (await server.newTenant()).api_key } };
+  await run(['apply', pulled], other);
+  expect((await run(['apply', pulled], other)).out).toBe(NOTHING);
+
+  const gone = await run(['apply', file('idempotency_header: null, echo_guard: null, cvc: null, amount: null')]);
+  expect(gone.out.split('\n').slice(0, 3)).toEqual([
+    'Widens access:',
+    '  ! proxy "P" security codes live on after other answers',
+    '  ! proxy "P" responses may have values that were sent',
+  ]);
+  expect(Object.keys(await shown())).not.toContain('idempotency_header');
+  expect((await run(['apply', file('cvc: { until: ttl }')])).out).toBe(NOTHING);
+  const wrong = await run(['apply', file('idempotency_header: Authorization')]);
+  expect([wrong.code, wrong.err]).toEqual([1, expect.stringContaining('idempotency_header')]);
+  const typo = await run(['apply', file('cvc: { untl: answered }')]);
+  expect([typo.code, typo.err]).toEqual([3, expect.stringContaining('did you mean until')]);
+});
+
+test('a bound of a rule is the same in any spelling, and another amount is not', async () => {
+  const made = await api('POST', '/proxies', {
+    name: 'P',
+    destination_url: 'https://a.example.com',
+    amount: { value: '$.amount', currency: '$.currency', unit: 'minor' },
+  });
+  const file = (bound: string) =>
+    write(`version: 1
+applications:
+  - name: Agent
+    rules:
+      - priority: 1
+        container: /
+        transform: reveal
+        permissions: [token:use]
+        bound_to: ${bound}
+`);
+  const bound = (amount: number, currency: string) =>
+    `{ hosts: [B.example.com, a.example.com], proxies: [${made.body.id.toUpperCase()}], places: [query, body], until: "2031-01-01T01:00:00+01:00", max_uses: 3, allowance: { max_amount: ${amount}, currency: ${currency}, max_total: null } }`;
+  await json(['apply', file(bound(100, 'EUR'))]);
+  const { rules } = (await api('GET', '/applications?name=Agent')).body.data[0];
+  expect(rules[0].bound_to).toEqual({
+    hosts: ['a.example.com', 'b.example.com'],
+    proxies: [made.body.id],
+    places: ['body', 'query'],
+    until: '2031-01-01T00:00:00.000Z',
+    max_uses: 3,
+    allowance: { max_amount: 100, currency: 'eur' },
+  });
+  for (const currency of ['EUR', 'eur', 'Eur'])
+    expect((await run(['apply', file(bound(100, currency))])).out).toBe(NOTHING);
+  const pulled = write((await run(['config', 'pull'])).out, 'pulled.yaml');
+  expect((await run(['apply', pulled, '--plan', '--prune'])).out).toBe(NOTHING);
+  for (const [amount, currency] of [
+    [200, 'eur'],
+    [100, 'usd'],
+  ] as const)
+    expect((await run(['apply', file(bound(amount, currency)), '--plan'])).out).toContain('To change: 1.');
+});
+
 test('other code that has permissions stands under what widens access', async () => {
   await applyWhole();
   write(code.replace('shop', 'Shop'), 'charge.js');

@@ -1,5 +1,6 @@
 // Whether a file and a vault say the same of an attribute, although one leaves out what the other writes.
 import { TIMEOUT_SECONDS } from '../../../../src/platform/base/times.ts';
+import { parseDate } from '../../../../src/platform/json/dates.ts';
 import type { Value } from './check.ts';
 
 type Attributes = { [name: string]: Value };
@@ -16,6 +17,7 @@ const DEFAULTS: Record<string, Value> = {
   require_auth: true,
   expressions: 'on',
   timeout_seconds: TIMEOUT_SECONDS.usual,
+  cvc: { until: 'ttl' },
   type: 'private',
 };
 
@@ -34,10 +36,23 @@ const compact = (value: Value): Value => {
   );
 };
 
+/** Lists are sets, whose names have no case; a time and a currency have several spellings. */
+const boundForm = (value: Value): Value => {
+  const { until, allowance, ...rest } = value as Attributes;
+  const others = Object.entries(rest).map(([name, each]) => [name, Array.isArray(each) ? lowerTexts(each) : each]);
+  const { currency, ...limits } = (allowance ?? {}) as Attributes;
+  return {
+    ...(Object.fromEntries(others) as Attributes),
+    until: typeof until === 'string' ? (parseDate(until)?.toISOString() ?? until) : null,
+    allowance: allowance ? { ...limits, currency: String(currency).toLowerCase() } : null,
+  };
+};
+
 const ruleForm = (rule: Value): Value => {
-  const { description, conditions, container, permissions, ...rest } = rule as Attributes;
+  const { description, conditions, container, permissions, bound_to, ...rest } = rule as Attributes;
   return compact({
     ...rest,
+    bound_to: bound_to ? boundForm(bound_to) : null,
     permissions: texts(permissions ?? []),
     description: description === '' ? null : (description ?? null),
     conditions: Array.isArray(conditions) && conditions.length === 0 ? null : (conditions ?? null),

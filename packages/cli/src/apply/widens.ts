@@ -2,7 +2,7 @@
 import { summarizeRights } from '../../../../src/modules/access/rights-summary.ts';
 import { type RightsRecord, rightsOf } from '../rights.ts';
 import type { Value } from './check.ts';
-import { canonical } from './compare.ts';
+import { canonical, isSame } from './compare.ts';
 import type { Step } from './plan.ts';
 
 type Attributes = Record<string, Value>;
@@ -95,6 +95,20 @@ const codeWidens = (before: Attributes | undefined, after: Attributes, attribute
     : [];
 };
 
+const GUARDS: Value[] = ['off', 'mask', 'block'];
+
+/** What is seen of values for longer, or by others, than before. */
+const careWidens = (before: Attributes, after: Attributes): string[] => {
+  const guardOf = ({ echo_guard }: Attributes): number => GUARDS.indexOf(echo_guard ?? null);
+  const { until } = (before['cvc'] ?? {}) as Attributes;
+  return [
+    ...(until === 'answered' && !isSame('cvc', before['cvc'], after['cvc'])
+      ? ['security codes live on after other answers']
+      : []),
+    ...(guardOf(after) < guardOf(before) ? ['responses may have values that were sent'] : []),
+  ];
+};
+
 const proxyWidens = (before: Attributes | undefined, after: Attributes): string[] => {
   const isOpen = (attributes: Attributes | undefined): boolean => attributes?.['require_auth'] === false;
   const findsExpressions = (attributes: Attributes): boolean => attributes['expressions'] !== 'off';
@@ -115,6 +129,7 @@ const proxyWidens = (before: Attributes | undefined, after: Attributes): string[
     ...(isMask(before?.['response_transform']) && !isMask(after['response_transform'])
       ? ['responses are not masked any more']
       : []),
+    ...(before === undefined ? [] : careWidens(before, after)),
     ...listWidens(
       before?.['allowed_hosts'] ?? undefined,
       after['allowed_hosts'] ?? undefined,

@@ -94,6 +94,31 @@ describe('a charge', () => {
     isSpent(await charge(id, { amount: 5, currency: 'usd' }));
   });
 
+  test('that is answered so that the code is kept gives one use back, once', async () => {
+    const when = { path: '$.decline', equals: ['soft'] };
+    const keeping = await makeProxy(house.server, {
+      destination_url: house.url,
+      amount: AMOUNT,
+      cvc: { until: 'answered', keep: { when } },
+    });
+    house.routes.set('/busy', (_, response) => void response.writeHead(503).end('{}'));
+    house.routes.set('/soft', (_, response) => void response.end('{"decline":"soft"}'));
+    const json = (id: string) => ({ amount: 1500, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` });
+    const shown = async (id: string) => (await house.server.request('GET', `/tokens/${id}`)).body;
+    for (const path of ['/busy', '/soft']) {
+      const id = await allowed({ max_total: 2000 }, { proxies: [keeping.id, proxy.id], max_uses: 1 });
+      const ask = (to: string) => askProxy(house.server, keeping, { json: json(id), path: `/proxy${to}` });
+      await ask(path);
+      expect(await shown(id)).toMatchObject({ uses: 0, spent: 0 });
+      await ask(path);
+      expect(await shown(id)).toMatchObject({ uses: 1, spent: 1500 });
+      isSpent(await ask('/charged'));
+    }
+    const other = await allowed({}, { max_uses: 1 });
+    expect((await askProxy(house.server, proxy, { json: json(other), path: '/proxy/busy' })).status).toBe(503);
+    expect((await shown(other)).uses).toBe(1);
+  });
+
   test('by 20 requests at once is made once', async () => {
     const id = await allowed({}, { max_uses: 1 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => charge(id, { amount: 5, currency: 'usd' })));
@@ -218,6 +243,24 @@ describe('max_total', () => {
 });
 
 describe('an allowance', () => {
+  test('is suspended while its proxy keeps codes for other answers', async () => {
+    const cvc = { until: 'answered' };
+    const changed = await makeProxy(house.server, { destination_url: house.url, amount: AMOUNT, cvc });
+    const id = await allowed({}, { proxies: [changed.id] });
+    const ask = () =>
+      askProxy(house.server, changed, { json: { amount: 5, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` } });
+    const to = (keep: object) =>
+      changeProxy(house.server, changed, {
+        destination_url: house.url,
+        amount: AMOUNT,
+        cvc: { ...cvc, ...keep },
+      });
+    await to({ keep: { statuses: [200] } });
+    refused(await ask(), 'changed', 'proxies');
+    await to({});
+    passed(await ask());
+  });
+
   test('is suspended while its proxy says another place', async () => {
     const wanted = { destination_url: house.url, amount: AMOUNT };
     const moved = await makeProxy(house.server, wanted);

@@ -77,6 +77,24 @@ test('a recognised repetition is one use; one after nothing was sent is another'
   expect((await server.request('POST', `/forwards/${body.data[0].id}/replay`, { json: {} })).status).toBe(403);
 });
 
+test('a recognised repetition sends the code that its first attempt holds', async () => {
+  const data = { number: '4242424242424242', expiration_month: 12, expiration_year: 2040, cvc: '737' };
+  const card = await tokenOf(server, data, { type: 'card' });
+  const more = { idempotency_header: 'Idempotency-Key', cvc: { until: 'answered' } };
+  const proxy = await makeProxy(server, { destination_url, ...more });
+  const json = { cvc: `{{ ${card} | json: '$.cvc' }}` };
+  const path = newPath([reset, reset]);
+  for (const attempts of [1, 2]) {
+    expect([(await send(proxy, path, json)).status, sentTo(path).length]).toEqual([502, attempts]);
+    // Another request is a second one.
+    const other = await send(proxy, newPath(), json);
+    expect([other.status, other.headers.get('retry-after')]).toEqual([409, '1']);
+  }
+  const answer = await send(proxy, path, json);
+  expect([answer.status, answer.headers.get('svc-cvc')]).toEqual([201, 'consumed']);
+  expect(sentTo(path).map(({ body }) => body.toString())).toEqual(Array(3).fill('{"cvc":"737"}'));
+});
+
 test('code that has called fetch counts as sent, also where it then throws', async () => {
   const path = newPath();
   const code = (rest: string) => `module.exports = async ({ args }) => { ${rest} throw new Error('no'); };`;

@@ -472,8 +472,10 @@ const works: Record<string, (run: Run) => Work> = {
     ({ text }) =>
       run(
         { accounts },
-        { isHeld: true, settle: () => Promise.resolve() },
-        { until: 'answered', keep: { when: { path: '$.a', equals: ['b'] } } },
+        {
+          claim: { isHeld: true, settle: () => Promise.resolve() },
+          rule: { until: 'answered', keep: { when: { path: '$.a', equals: ['b'] } } },
+        },
         answerOf(text),
         { account: 'tenant', reservations: [] },
       ),

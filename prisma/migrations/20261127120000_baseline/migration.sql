@@ -263,6 +263,7 @@ CREATE TABLE token_cvcs (
   sealed BYTEA NOT NULL,
   expires_at TIMESTAMPTZ(3) NOT NULL,
   claimed_until TIMESTAMPTZ(3),
+  claimed_by UUID,
   kept INTEGER NOT NULL DEFAULT 0,
   PRIMARY KEY (tenant_id, id)
 );
@@ -299,6 +300,7 @@ CREATE TABLE token_uses (
   application_id UUID NOT NULL,
   uses INTEGER NOT NULL,
   total BIGINT NOT NULL,
+  given_back BOOLEAN NOT NULL DEFAULT false,
   PRIMARY KEY (tenant_id, token_id, application_id),
   FOREIGN KEY (tenant_id, token_id) REFERENCES tokens (tenant_id, id) ON DELETE CASCADE
 );

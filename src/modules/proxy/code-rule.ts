@@ -1,6 +1,7 @@
 // How long a stored proxy keeps the security codes that it sends: to the end of their time, or until the destination has answered
 // (docs/decisions/0132-code-until-answered.md).
 import { z } from 'zod';
+import type { Spending } from '../tokens/allowances.ts';
 import type { CodeClaim } from '../tokens/code-claim.ts';
 import { stepsOfPath } from '../tokens/expressions/json-path.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';
@@ -147,18 +148,20 @@ const readAnswer = async (
   return { answer: { ...answer, body: joined(pieces, stream) }, isKept: when.equals.some((each) => each === found) };
 };
 
+/** What an answer decides about. `spending`: of a request with an allowance. */
+type Settling = { claim: CodeClaim; spending: Spending | undefined; rule: CodeRule };
+
 /**
- * Lets the codes of a request go, or keeps them, as its answer says. Resolves before the caller sees a byte of it.
+ * Lets the codes of a request go, or keeps them and gives its use back, as its answer says. Resolves before the caller sees a byte of it.
  * @throws unavailable where the codes could not be deleted; the fault of an answer that breaks off while it is read.
  */
 export const settleCodes = async (
   ctx: Charged,
-  claim: CodeClaim,
-  rule: CodeRule,
+  { claim, spending, rule }: Settling,
   answer: EgressResponse,
   reading: Reading,
 ): Promise<EgressResponse> => {
-  if (!claim.isHeld) return answer;
+  if (!claim.isHeld && !spending) return answer;
   try {
     const read = await readAnswer(ctx, rule, answer, reading).catch(async (error: unknown) => {
       // Its head has come: the destination has answered.
@@ -166,6 +169,8 @@ export const settleCodes = async (
       throw error;
     });
     await claim.settle(read.isKept);
+    // A use that cannot be given back stays counted.
+    if (read.isKept) await spending?.giveBack().catch(() => undefined);
     return read.answer;
   } catch (error) {
     answer.body.destroy();

@@ -359,7 +359,7 @@ const exchange = async (
   // The log row is written before the request is sent. Without a stored proxy, the rows of the tokens suffice.
   const ownRows = proxy || !hasTokens ? [logRow(ctx, actor, { operation: 'use', ...ofProxy })] : [];
   const rule = proxy?.cvc?.until === 'answered' ? proxy.cvc : undefined;
-  const codes = rule && work && new CodeClaim(ctx, work, references);
+  const codes = rule && work && new CodeClaim(ctx, work, references, attempt?.id);
   const begin = (rows: readonly LogRow[], count?: (query: Query) => Promise<void>): Promise<void> =>
     attempt ? attempt.begin(rows, references.ids, count) : run.begin(rows, count);
   const logging = { beside: ownRows, write: begin, destination_host, codes, isCounted: attempt?.isCounted };
@@ -432,7 +432,13 @@ const exchange = async (
     run.destinationAnswered(answer.status);
     return {
       about,
-      answer: codes && rule ? await settleCodes(ctx, codes, rule, answer, { account, reservations }) : answer,
+      answer:
+        codes && rule
+          ? await settleCodes(ctx, { claim: codes, spending: tokens?.spending, rule }, answer, {
+              account,
+              reservations,
+            })
+          : answer,
     };
   };
   const sent = await send().catch(async (error: unknown) => {

@@ -6,23 +6,38 @@ import { boundOfUse } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
 import { type BoundRow, countedUses, refuseUse } from './bound-uses.ts';
 import type { TokensContext } from './context.ts';
-import { addTotals, type CountedUse, findAboveTotal, returnUses } from './rows/token-uses.ts';
+import {
+  addTotals,
+  type CountedUse,
+  findAboveTotal,
+  giveBackUses,
+  returnUses,
+  type SpentUse,
+} from './rows/token-uses.ts';
 
 /** A token that a request may use within an allowance. `application_id`: of the caller whose access rule has it. */
-type AllowedToken = { row: BoundRow; allowance: Allowance; application_id: string | undefined };
+type AllowedToken = {
+  row: BoundRow;
+  allowance: Allowance;
+  /** Whether the bound of the allowance counts uses. */
+  isCounted: boolean;
+  application_id: string | undefined;
+};
 
 type Spender = Pick<Work, 'caller' | 'tenant_id' | 'actor_id' | 'db'>;
 
 /** Most tokens have none. */
 const allowancesOf = ({ caller, actor_id }: Spender, rows: readonly BoundRow[]): AllowedToken[] =>
-  rows.flatMap((row) => {
-    const own = row.bound_to?.allowance;
-    const ofRule = boundOfUse(caller, row)?.allowance;
-    return [
-      ...(own ? [{ row, allowance: own, application_id: undefined }] : []),
-      ...(ofRule ? [{ row, allowance: ofRule, application_id: actor_id }] : []),
-    ];
-  });
+  rows.flatMap((row) =>
+    [
+      { bound: row.bound_to, application_id: undefined },
+      { bound: boundOfUse(caller, row), application_id: actor_id },
+    ].flatMap(({ bound, application_id }) =>
+      bound?.allowance
+        ? [{ row, allowance: bound.allowance, isCounted: bound.max_uses !== undefined, application_id }]
+        : [],
+    ),
+  );
 
 type Refusal = { row: BoundRow; sentence: string };
 
@@ -70,6 +85,14 @@ const addToTotals = async (
   return totalReached(allowed, above);
 };
 
+/** What a request with this amount has counted. */
+const spentOf = (allowed: readonly AllowedToken[], amount: bigint): SpentUse[] =>
+  allowed.flatMap(({ row, allowance: { max_total }, isCounted, application_id }) =>
+    isCounted || max_total !== undefined
+      ? [{ token_id: row.id, application_id, uses: isCounted ? 1 : 0, amount: max_total === undefined ? 0n : amount }]
+      : [],
+  );
+
 /** Of a request that uses tokens with an allowance. */
 export type Spending = {
   /**
@@ -79,6 +102,8 @@ export type Spending = {
    * knows whether the amount was added, so that a repetition adds it. @throws forbidden; unavailable.
    */
   spend(charge: Charge | string, how: { isUnsent: boolean; isOfCode: boolean }): Promise<void>;
+  /** The answer says nothing about the card: the use is given back with its amount, if none was before. Call after `spend`. */
+  giveBack(): Promise<void>;
 };
 
 /**
@@ -92,16 +117,18 @@ export const spendingOf = (
 ): Spending | undefined => {
   const allowed = allowancesOf(work, rows);
   if (allowed.length === 0) return undefined;
+  let spent: SpentUse[] = [];
   const uses = isCounted ? [] : rows.flatMap((row) => countedUses(row, boundOfUse(work.caller, row), work.actor_id));
   return {
     async spend(charge, { isUnsent, isOfCode }) {
       const isAdded = isCounted && !isOfCode;
       const refusal =
         findOverspent(allowed, charge) ?? (isAdded ? undefined : await addToTotals(work, allowed, charge as Charge));
-      if (!refusal) return;
+      if (!refusal) return void (spent = spentOf(allowed, (charge as Charge).amount));
       if (isUnsent && uses.length > 0) await work.db.transaction((query) => returnUses(query, work.tenant_id, uses));
       refuseUse(ctx, refusal.row, use, overspent(refusal.sentence, use));
     },
+    giveBack: () => giveBackUses(work.db, spent),
   };
 };
 

@@ -67,14 +67,22 @@ export class CodeClaim {
   readonly #ctx: Pick<TokensContext, 'db' | 'now'>;
   readonly #tenant: Pick<Work, 'tenant_id'>;
   readonly #references: References;
+  readonly #forwardId: string | undefined;
   #codes: StoredCode[] = [];
   #until: Date | undefined;
   outcome: CodeOutcome = 'none';
 
-  constructor(ctx: Pick<TokensContext, 'db' | 'now'>, { tenant_id }: Pick<Work, 'tenant_id'>, references: References) {
+  /** @param forwardId of the request's record, where it has an idempotency key. */
+  constructor(
+    ctx: Pick<TokensContext, 'db' | 'now'>,
+    { tenant_id }: Pick<Work, 'tenant_id'>,
+    references: References,
+    forwardId: string | undefined,
+  ) {
     this.#ctx = ctx;
     this.#tenant = { tenant_id };
     this.#references = references;
+    this.#forwardId = forwardId;
   }
 
   /**
@@ -90,7 +98,8 @@ export class CodeClaim {
     return async (query) => {
       const now = this.#ctx.now();
       const until = new Date(now.getTime() + CLAIM_MS);
-      if (!(await claimCodes(query, this.#tenant.tenant_id, codes, { now, until }))) throw isClaimed();
+      const claim = { now, until, forward_id: this.#forwardId };
+      if (!(await claimCodes(query, this.#tenant.tenant_id, codes, claim))) throw isClaimed();
       this.#codes = codes;
       this.#until = until;
     };

@@ -9,13 +9,17 @@ export type StoredCode = { id: string; sealed: string };
 const wanted = `unnest($2::text[], $3::text[]) AS w(id, sealed)`;
 const isWanted = `c.tenant_id = $1 AND c.id = w.id AND c.sealed = decode(w.sealed, 'base64')`;
 
-/** Locked in the order of ids, so that two requests with the same cards wait for each other instead of locking each other out. */
+/**
+ * Locked in the order of ids, so that two requests with the same cards wait for each other instead of locking each other out.
+ * A repetition of the request that holds a code is no second request.
+ */
 const CLAIM = `
 WITH free AS (
   SELECT c.id FROM token_cvcs c JOIN ${wanted} ON ${isWanted}
-  WHERE c.claimed_until IS NULL OR c.claimed_until <= $4 ORDER BY c.id FOR UPDATE OF c
+  WHERE c.claimed_until IS NULL OR c.claimed_until <= $4 OR c.claimed_by = $6::uuid ORDER BY c.id FOR UPDATE OF c
 )
-UPDATE token_cvcs c SET claimed_until = $5 FROM free WHERE c.tenant_id = $1 AND c.id = free.id RETURNING c.id`;
+UPDATE token_cvcs c SET claimed_until = $5, claimed_by = $6::uuid
+FROM free WHERE c.tenant_id = $1 AND c.id = free.id RETURNING c.id`;
 
 /** A claim that is over may be another request's by now. */
 const RELEASE = `
@@ -33,14 +37,18 @@ RETURNING c.id`;
 
 const listsOf = (codes: readonly StoredCode[]) => [codes.map(({ id }) => id), codes.map(({ sealed }) => sealed)];
 
-/** @returns whether all of them were free. If not, the transaction must fail. */
+/**
+ * @param forward_id of the record that the request has, if it has one: another attempt of the same may take over.
+ * @returns whether all of them were free. If not, the transaction must fail.
+ */
 export const claimCodes = async (
   query: Query,
   tenant_id: string,
   codes: readonly StoredCode[],
-  { now, until }: { now: Date; until: Date },
+  { now, until, forward_id = null }: { now: Date; until: Date; forward_id: string | null | undefined },
 ): Promise<boolean> => {
-  const claimed = (await query('claim-codes', CLAIM, [tenant_id, ...listsOf(codes), now, until])) as unknown[];
+  const values = [tenant_id, ...listsOf(codes), now, until, forward_id];
+  const claimed = (await query('claim-codes', CLAIM, values)) as unknown[];
   return claimed.length === codes.length;
 };
 

@@ -56,6 +56,26 @@ export const returnUses = async (query: Query, tenant_id: string, uses: readonly
   await query('return-uses', RETURN, [tenant_id, uses.map(({ token_id }) => token_id), applications]);
 };
 
+/** What one request has counted of a token. `amount`: in minor units. */
+export type SpentUse = Pick<CountedUse, 'token_id' | 'application_id'> & { uses: 0 | 1; amount: bigint };
+
+const GIVE_BACK = `
+UPDATE token_uses u SET uses = greatest(u.uses - w.uses, 0), total = greatest(u.total - w.amount, 0), given_back = true
+FROM unnest($2::text[], $3::uuid[], $4::int[], $5::bigint[]) AS w(token_id, application_id, uses, amount)
+WHERE u.tenant_id = $1::uuid AND u.token_id = w.token_id AND u.application_id = w.application_id AND NOT u.given_back`;
+
+/** Gives back what a request that was sent has counted. Once for each count: a destination that goes on answering so may have acted. */
+export const giveBackUses = async ({ query, tenant_id }: TenantQuery, spent: readonly SpentUse[]): Promise<void> => {
+  if (spent.length === 0) return;
+  await query('give-back-uses', GIVE_BACK, [
+    tenant_id,
+    spent.map(({ token_id }) => token_id),
+    spent.map(({ application_id = EVERY_CALLER }) => application_id),
+    spent.map(({ uses }) => uses),
+    spent.map(({ amount }) => String(amount)),
+  ]);
+};
+
 /** Sorted as counts are. A row that is above its limit is not changed, and not returned. */
 const ADD = `
 INSERT INTO token_uses (tenant_id, token_id, application_id, uses, total)

@@ -21,7 +21,7 @@ const runRecipe = (name: string) => promisify(execFile)(process.execPath, ['reci
 
 test('the page of recipes lists each', () => {
   const page = readFileSync(join(folder, 'README.md'), 'utf8');
-  expect(names).toEqual(['adyen', 'braintree', 'stripe']);
+  expect(names).toEqual(['adyen', 'braintree', 'saved-card', 'stripe']);
   for (const name of names) expect(page).toContain(`\`npm run recipe -- ${name}\``);
 });
 
@@ -62,5 +62,5 @@ test('a fake is served alone, with the certificate that a development server tru
 
 test('another name is refused, with the names that there are', async () => {
   const wrong = await runRecipe('strype').catch((error: { code: number; stderr: string }) => error);
-  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('adyen, braintree, stripe') });
+  expect(wrong).toMatchObject({ code: 1, stderr: expect.stringContaining('adyen, braintree, saved-card, stripe') });
 });

@@ -9,14 +9,17 @@ import { selfSignedCertificateFor } from '../../src/platform/crypto/issue-certif
 
 export type Received = { method: string; url: string; headers: IncomingHttpHeaders; body: string };
 
-export type Answer = { status: number; json: unknown };
+/** `reset`: the connection ends without an answer. */
+export type Answer = { status: number; json: unknown } | 'reset';
 
 /** A server that answers each request as `answer` says. */
 export const createDestination = (certificate: ServerOptions, answer: (request: Received) => Answer): Server =>
   createServer(certificate, async (request, response) => {
     const { method = '', url = '', headers } = request;
     const body = await text(request).catch(() => '');
-    const { status, json } = answer({ method, url, headers, body });
+    const made = answer({ method, url, headers, body });
+    if (made === 'reset') return void request.socket.destroy();
+    const { status, json } = made;
     response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(json)}\n`);
   });
 

@@ -59,7 +59,8 @@ const create = async (fields: Record<string, string>, browser = member): Promise
 const rulesIn = (page: string): Record<string, string> => {
   const typed = [...page.matchAll(/<input(?: type="hidden")? name="(rule[^"]+)" value="([^"]*)"/g)];
   const chosen = [...page.matchAll(/<select name="(rule[^"]+)">.*?value="([^"]*)" selected/gs)];
-  return Object.fromEntries([...typed, ...chosen].map(([, name = '', value = '']) => [name, value]));
+  const lists = [...page.matchAll(/<textarea[^>]* name="(rule\.[^"]+)"[^>]*>\n?([^<]*)</g)];
+  return Object.fromEntries([...typed, ...chosen, ...lists].map(([, name = '', value = '']) => [name, value]));
 };
 
 /** What a browser would send for the form of a page as it is, with other values of some fields. */
@@ -530,14 +531,76 @@ describe('Access rules by form', () => {
     });
   });
 
-  test('keep their bound where other fields are saved', async () => {
-    const use = { priority: 9, container: '/', transform: 'reveal', permissions: ['token:use'] };
-    const application = await make({ type: 'private', rules: [{ ...use, bound_to: { hosts: ['api.example.com'] } }] });
+  const use = { priority: 9, container: '/', transform: 'reveal', permissions: ['token:use'] };
+
+  test('keep their bound where other fields are saved, and lose it where its fields are emptied', async () => {
+    const { body: proxy } = await ask('POST', '/proxies', { name: 'P', destination_url: 'https://api.example.com' });
+    const bound_to = {
+      hosts: ['api.example.com', '*.example.org'],
+      proxies: [proxy.id],
+      places: ['body', 'query'],
+      max_uses: 3,
+      until: '2090-01-01T00:00:00.000Z',
+      allowance: { max_amount: 2000, currency: 'usd', max_total: 5000, merchant_id: 'acme' },
+    };
+    const application = await make({ type: 'private', rules: [{ ...use, bound_to }] });
     const stored = (await read(application.id)).rules;
-    expect(stored[0]).toHaveProperty('bound_to');
-    expect((await changed(application, { name: 'Renamed' })).status).toBe(303);
+    expect((await changed(application, { name: 'Renamed', 'rule.0.priority': '8' })).status).toBe(303);
     const after = await read(application.id);
-    expect([after.name, after.rules]).toEqual(['Renamed', stored]);
+    expect([after.name, after.rules]).toEqual(['Renamed', [{ ...stored[0], priority: 8 }]]);
+    const { text } = await member.get(pathOf(application));
+    const bound = Object.keys(formIn(text)).filter((name) =>
+      /^rule\.0\.(?:hosts|proxies|max_uses|until|body|query|allowance_\w+)$/.test(name),
+    );
+    const emptied = Object.fromEntries(bound.map((name) => [name, '']));
+    expect((await changed(application, emptied)).status).toBe(303);
+    expect((await read(application.id)).rules).toEqual([{ ...use, priority: 8 }]);
+  });
+
+  test('bind what they use by fields: hosts, places, uses and what a request may charge', async () => {
+    const { body: proxy } = await ask('POST', '/proxies', { name: 'P', destination_url: 'https://api.example.com' });
+    const row = { 'rule.0.scope': 'container', 'rule.0.value': '/pci/', 'rule.0.transform': 'reveal' };
+    const rule = { ...row, 'rule.0.priority': '1', 'rule.0.token:use': 'yes' };
+    const bound = {
+      'rule.0.hosts': 'b.example.com\r\na.example.com\r\n',
+      'rule.0.body': 'yes',
+      'rule.0.max_uses': '2',
+    };
+    const made = await create({ name: 'Charge', job: 'custom', ...rule, ...bound });
+    expect(made.text).toMatch(keyPattern);
+    const [application] = await listed();
+    const hosts = ['a.example.com', 'b.example.com'];
+    expect((await read(application?.id ?? '')).rules).toMatchObject([
+      { container: '/pci/', permissions: ['token:use'], bound_to: { hosts, places: ['body'], max_uses: 2 } },
+    ]);
+    const allowance = { 'rule.0.allowance_max_amount': '2000', 'rule.0.allowance_currency': 'USD' };
+    const charge = { 'rule.0.hosts': '', 'rule.0.proxies': proxy.id, ...allowance };
+    expect((await changed(application as Application, charge)).status).toBe(303);
+    expect((await read(application?.id ?? '')).rules[0].bound_to).toEqual({
+      proxies: [proxy.id],
+      places: ['body'],
+      max_uses: 2,
+      allowance: { max_amount: 2000, currency: 'usd' },
+    });
+    const page = await member.get(pathOf(application as Application));
+    expect(wordsOf(page.text)).toContain(
+      `only through the proxies ${proxy.id}, only in body of a request, at most 2 times each`,
+    );
+  });
+
+  test('have the errors of a bound beside its fields', async () => {
+    const application = await make({ type: 'private', rules: [use] });
+    const wrong = { 'rule.0.hosts': 'https://a.example.com', 'rule.0.max_uses': 'many' };
+    const answer = await changed(application, wrong);
+    expect(answer.status).toBe(400);
+    expect(problemAt(answer.text, 'rule.0.hosts')).toContain('It must be a host name such as api.example.com');
+    expect(problemAt(answer.text, 'rule.0.max_uses')).toContain('It must be an integer from 1 to 1000');
+    expect(rulesIn(answer.text)).toMatchObject(wrong);
+    const reads = await changed(application, { 'rule.0.hosts': 'a.example.com', 'rule.0.token:read': 'yes' });
+    expect(problemAt(reads.text, 'rule-rows')).toContain(
+      'Rule 1, bound_to: is for rules whose only permission is token:use',
+    );
+    expect((await read(application.id)).rules).toEqual([use]);
   });
 
   test('are shown, and stay where others are changed; a rule of several conditions too', async () => {

@@ -46,6 +46,10 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     const { body: application } = await server.request('POST', '/applications', {
       json: { name: 'Checkout', type: 'private', permissions: ['token:create', 'token:read'] },
     });
+    const use = { priority: 1, container: '/pci/', transform: 'reveal', permissions: ['token:use'] };
+    const { body: bound } = await server.request('POST', '/applications', {
+      json: { name: 'Charge', type: 'private', rules: [{ ...use, bound_to: { hosts: ['api.example.com'] } }] },
+    });
     const { body: formula } = await server.request('POST', '/reactor-formulas', {
       json: {
         name: 'Own',
@@ -69,6 +73,9 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     const sent = await server.request('POST', '/proxy', { json: { number: `{{ ${body.id} }}` }, headers });
     const forward_id = sent.headers.get('svc-forward-id') as string;
     await server.sql(`UPDATE forwards SET state = 'unknown', sent_at = now() WHERE id = $1`, [forward_id]);
+    const { body: webhook } = await server.request('POST', '/webhooks', {
+      json: { name: 'Orders', url: 'https://hooks.example.com/a', events: ['token.created'] },
+    });
     owner = await openPerson(chromium, server.base_url);
     const { browser, member_id } = await join(server);
     const cookies = [...browser.cookies].map(([name, value]) => ({ name, value, url: server.base_url }));
@@ -94,9 +101,11 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'a reactor': `/console/reactors/${made.id}`,
       Applications: '/console/applications',
       'New application': '/console/applications/new',
+      'an application with a bound rule': `/console/applications/${bound.id}`,
       'an application': `/console/applications/${application.id}`,
       Formulas: '/console/formulas',
       'a formula': `/console/formulas/${formula.id}`,
+      'Change a formula': `/console/formulas/${formula.id}/edit`,
       Proxies: '/console/proxies',
       'a proxy': `/console/proxies/${proxy.id}`,
       'a version of a proxy': `/console/proxies/${proxy.id}/versions/1`,
@@ -106,6 +115,8 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
       'Who may, answered': `/console/access?permission=token:use&token_id=${body.id}&host=api.example.com`,
       Webhooks: '/console/webhooks',
       'New webhook': '/console/webhooks/new',
+      'a webhook': `/console/webhooks/${webhook.id}`,
+      'Change a webhook': `/console/webhooks/${webhook.id}/edit`,
       Logs: '/console/logs?disclosure=used',
       People: '/console/people',
       'a member': `/console/people/members/${member_id}`,

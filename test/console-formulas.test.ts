@@ -44,6 +44,57 @@ describe('Formulas', () => {
     expect([refused.status, textOf(refused.text).includes('The formula was not deleted.')]).toEqual([409, true]);
   });
 
+  test('have their contracts changed by fields; code and icon stay', async () => {
+    const icon =
+      'data:image/png;base64,iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mPQyp8OAAH3ATEjw1BhAAAAAElFTkSuQmCC';
+    const id = await makeFormula({ icon, configuration: [{ name: 'OLD', type: 'string' }] });
+    const path = `/console/formulas/${id}`;
+    const read = async () => (await server.request('GET', `/reactor-formulas/${id}`)).body;
+    const before = await read();
+    const page = await member.get(`${path}/edit`);
+    expect(page.text).toContain('name="configuration.0.name" value="OLD"');
+    const [, seen = ''] = /name="seen" value="([^"]+)"/.exec(page.text) ?? [];
+    const fields = {
+      seen,
+      name: 'Charge',
+      description: 'Charges a card',
+      'configuration.0.name': '',
+      'configuration.1.name': 'LIMIT',
+      'configuration.1.type': 'number',
+      'configuration.1.description': 'Of a day',
+      'request_parameters.0.name': 'card.number',
+      'request_parameters.0.type': 'string',
+      'request_parameters.1.name': 'note',
+      'request_parameters.1.type': 'string',
+      'request_parameters.1.optional': 'yes',
+    };
+    const wrong = await member.post(`${path}/edit`, { ...fields, 'request_parameters.1.name': '-note' });
+    expect([wrong.status, textOf(wrong.text).includes('The formula was not saved.')]).toEqual([400, true]);
+    expect(wrong.text).toMatch(/name="request_parameters\.1\.name" value="-note"[^>]* aria-invalid="true"/);
+    await member.get(path);
+    expect((await member.post(`${path}/edit`, fields)).headers.get('location')).toBe(`${path}?done=saved`);
+    const { modified_at, modified_by, ...after } = await read();
+    expect([typeof modified_at, typeof modified_by]).toEqual(['string', 'string']);
+    expect(after).toEqual({
+      ...before,
+      name: 'Charge',
+      description: 'Charges a card',
+      configuration: [{ name: 'LIMIT', type: 'number', description: 'Of a day' }],
+      request_parameters: [
+        { name: 'card.number', type: 'string', optional: false },
+        { name: 'note', type: 'string', optional: true },
+      ],
+    });
+    await member.get(path);
+    const outdated = await member.post(`${path}/edit`, fields);
+    expect([outdated.status, textOf(outdated.text).includes('was changed since the page was opened')]).toEqual([
+      409,
+      true,
+    ]);
+    const developer = await become('DEVELOPER');
+    expect((await developer.get(`${path}/edit`)).status).toBe(403);
+  });
+
   test('are deleted and restored by forms, of the tenant and for roles that may', async () => {
     const id = await makeFormula();
     const json = { name: 'Own', type: 'private', code: 'module.exports = () => ({ raw: 2 });' };
@@ -107,6 +158,7 @@ const FORMS: Record<string, string> = {
   createTokenAssociation: '/console/tokens/:id/link',
   deleteTokenAssociation: '/console/tokens/:id/unlink',
   createWebhook: '/console/webhooks/new',
+  updateWebhook: '/console/webhooks/:id/edit',
   patchWebhook: '/console/webhooks/:id/pause',
   deleteWebhook: '/console/webhooks/:id/delete',
   pingWebhook: '/console/webhooks/:id/ping',
@@ -134,7 +186,6 @@ const WITHOUT: Record<string, string> = {
   createSession: PAGES,
   collectSecurityCode: PAGES,
   patchProxy: WHOLE,
-  updateWebhook: 'a URL and events are changed by the API and by vault files',
   saveProxyDraft: DRAFTS,
   deleteProxyDraft: DRAFTS,
   saveReactorDraft: DRAFTS,

@@ -84,8 +84,45 @@ test('a test event, a pause, a replay, another secret and the end', async () => 
   expect((await owner.get(path)).status).toBe(404);
 });
 
+test('its URL, events and container are changed by a form, and nothing else is', async () => {
+  const { id } = await make('Before');
+  const path = `/console/webhooks/${id}`;
+  const read = async () => (await server.request('GET', `/webhooks/${id}`, { key: tenant.api_key })).body;
+  const before = await read();
+  const page = await owner.get(`${path}/edit`);
+  const [, seen = ''] = /name="seen" value="([^"]+)"/.exec(page.text) ?? [];
+  expect(page.text).toMatch(/name="event\.token\.created" value="yes" checked/);
+  const fields = {
+    seen,
+    name: 'After',
+    url: 'https://hooks.example.com/b',
+    'event.token.deleted': 'yes',
+    container: '/pci/',
+  };
+  const wrong = await owner.post(`${path}/edit`, { ...fields, url: 'http://hooks.example.com/b' });
+  expect(wrong.status).toBe(400);
+  expect(wrong.text).toContain('The webhook was not saved.');
+  expect(wrong.text).toContain('value="http://hooks.example.com/b"');
+  await owner.get(path);
+  const saved = await owner.post(`${path}/edit`, fields);
+  expect(saved.headers.get('location')).toBe(`${path}?done=saved`);
+  const { modified_at, modified_by, ...after } = await read();
+  expect([typeof modified_at, typeof modified_by]).toEqual(['string', 'string']);
+  expect(after).toEqual({
+    ...before,
+    name: 'After',
+    url: 'https://hooks.example.com/b',
+    events: ['token.deleted'],
+    container: '/pci/',
+  });
+  await owner.get(path);
+  const outdated = await owner.post(`${path}/edit`, { ...fields, name: 'Late' });
+  expect([outdated.status, outdated.text.includes('was changed since the page was opened')]).toEqual([409, true]);
+  expect((await read()).name).toBe('After');
+});
+
 test('another tenant and a role without the permission see nothing', async () => {
   const { id } = await make('Ours');
   const other = await server.signIn({ tenant: await server.newTenant() });
-  expect((await other.get(`/console/webhooks/${id}`)).status).toBe(404);
+  for (const page of ['', '/edit']) expect((await other.get(`/console/webhooks/${id}${page}`)).status).toBe(404);
 });

@@ -85,7 +85,7 @@ test('a page is opened by itself, and as the image, frame or script of another i
 
 test('a form of very many fields is refused', async () => {
   const headers = { 'content-type': 'application/x-www-form-urlencoded', 'sec-fetch-site': 'same-origin' };
-  const answer = await server.request('POST', '/console/sign-in', { key: null, headers, body: '&a'.repeat(200) });
+  const answer = await server.request('POST', '/console/sign-in', { key: null, headers, body: '&a'.repeat(400) });
   expect(answer.status).toBe(400);
   expect(answer.text).toContain('The form has too many fields.');
 });

@@ -2,10 +2,19 @@
 import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { DAY_MS } from '../../platform/base/times.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
+import { fieldOfBound } from './bound-fields.ts';
 import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
 import { linesOf, problemsByPlace } from './forms.ts';
 import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
-import { areRulesChosen, readRules, type RuleRow, rulesOfForm, typedRulesOf } from './rule-rows.ts';
+import {
+  areRulesChosen,
+  isByText,
+  readRules,
+  ruleField,
+  type RuleRow,
+  rulesOfForm,
+  typedRulesOf,
+} from './rule-rows.ts';
 import type { ApiAnswer } from './visit.ts';
 
 /** An application as the API shows it. */
@@ -185,6 +194,12 @@ export const keySettings = ({ ends: days, allowed_addresses }: TypedApplication,
 
 const fieldNames: ReadonlySet<string> = new Set([...textFields, 'permissions']);
 
+/** The field of a path of the API's body within the bound of a rule; undefined for other paths, and for rules that are JSON. */
+const findFieldOfBound = (typed: TypedApplication, place: string): string | undefined => {
+  const [, index, rest] = /^rules\[(\d+)\]\.bound_to(\..+)$/.exec(place) ?? [];
+  return rest === undefined || isByText(typed) ? undefined : ruleField(Number(index), fieldOfBound(rest));
+};
+
 /** The field of a place of the API's body. */
 const fieldOfPlace = ({ job }: TypedApplication, place: string): string => {
   if (place === 'expires_at') return 'ends';
@@ -208,6 +223,11 @@ const sentenceOf = (typed: TypedApplication, place: string, sentence: string): s
 export const problemsOfForm = (typed: TypedApplication, answer: ApiAnswer): FieldProblems => {
   const problems = new Map<string, string[]>();
   for (const [place, sentences] of problemsByPlace(answer)) {
+    const ofBound = findFieldOfBound(typed, place);
+    if (ofBound !== undefined) {
+      problems.set(ofBound, [...(problems.get(ofBound) ?? []), ...sentences]);
+      continue;
+    }
     const field = fieldOfPlace(typed, place);
     const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : sentenceOf(typed, place, each)));
     problems.set(field, [...(problems.get(field) ?? []), ...lines]);

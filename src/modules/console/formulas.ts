@@ -3,6 +3,7 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { findVersions, formulaCode, restoredNotice, versionPages, versionsCard } from './code-versions.ts';
 import { copyMenu } from './copy.ts';
 import { confirmed, idOf, problemsNotice } from './forms.ts';
+import { formulaFormPages } from './formula-form.ts';
 import { clipped, isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import type { Formula } from './reactor-record.ts';
@@ -63,9 +64,10 @@ const onePage = async (visit: Visit, above?: Html): Promise<string> => {
     title: name,
     section: 'Formulas',
     main: html`<p class="quiet"><a href="${PATH}">Formulas</a></p>
-<div class="heading"><h1>${isolated(name)} ${typeBadge(formula)}</h1>${may(session, 'reactor:create') && html`<a class="button" href="${addressOf('/console/reactors', { from: id })}#new">Make a reactor</a>`}</div>
+<div class="heading"><h1>${isolated(name)} ${typeBadge(formula)}</h1><span class="actions">${!isOfficial && may(session, 'reactor:update') && html`<a class="button second" href="${PATH}/${id}/edit">Change</a>`}${may(session, 'reactor:create') && html`<a class="button" href="${addressOf('/console/reactors', { from: id })}#new">Make a reactor</a>`}</span></div>
 ${copyMenu(visit, { id, call: { path: `/reactor-formulas/${id}` } })}
 ${above ?? restoredNotice(visit)}
+${visit.query('done') === 'saved' && notice('good', 'The formula was saved. Its reactors are held to it from their next run.')}
 <section class="card">${description !== undefined && html`<p>${isolated(description)}</p>`}
 <p class="quiet">Created ${time(created_at)}</p>
 <h2>Code</h2><pre tabindex="0" role="region" aria-label="Code"><code>${clipped(code, CODE_SHOWN_MAX)}</code></pre>
@@ -93,6 +95,7 @@ ${versions && versionsCard(visit, formulaCode, id, versions)}`,
 export const formulasPages = (console: Console): void => {
   console.get(PATH, listPage);
   console.get(`${PATH}/:id`, (visit) => onePage(visit));
+  formulaFormPages(console);
   versionPages(console, formulaCode);
   console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'formula')}` }));
   console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {

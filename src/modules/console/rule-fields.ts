@@ -1,5 +1,6 @@
 // The fields of access rules in the form of an application: a row for each rule, and the same rules as JSON.
 import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { boundInputs, boundOf } from './bound-fields.ts';
 import { type FieldProblems, findProblems } from './form-fields.ts';
 import { codeArea, fieldProblem } from './forms.ts';
 import {
@@ -29,10 +30,10 @@ const input = (index: number, part: string, value: string): Html =>
 
 /** A rule that no row can say. */
 const keptRow = (row: RuleRow, index: number): Html =>
-  html`<p>It has several conditions, or a bound: it stays as it is, and is changed as JSON. <input type="hidden" name="${ruleField(index, 'kept')}" value="${row.kept}"></p>
+  html`<p>It has several conditions: it stays as it is, and is changed as JSON. <input type="hidden" name="${ruleField(index, 'kept')}" value="${row.kept}"></p>
 <label class="check"><input type="checkbox" name="${ruleField(index, 'remove')}" value="yes">Remove this rule</label>`;
 
-const openRow = (row: RuleRow, index: number): Html => html`<div class="pairs">
+const openRow = (row: RuleRow, index: number, { problems }: RulesForm): Html => html`<div class="pairs">
 <label>Tokens<select name="${ruleField(index, 'scope')}">${options(ruleScopes, row.scope)}</select></label>
 <label>Container or id${input(index, 'value', row.value)}</label></div>
 <div class="checks">${tokenPermissions.map(
@@ -41,13 +42,16 @@ const openRow = (row: RuleRow, index: number): Html => html`<div class="pairs">
 )}</div>
 <div class="pairs"><label>Shows<select name="${ruleField(index, 'transform')}">${options(ruleTransforms, row.transform)}</select></label>
 <label>Priority<small>1 is looked at first</small>${input(index, 'priority', row.priority)}</label></div>
-<label>Description${input(index, 'description', row.description)}</label>`;
+<label>Description${input(index, 'description', row.description)}</label>
+<details${attribute('open', boundOf(row.bound) !== undefined)}><summary>Where values may go</summary>
+<p class="hint">For a rule with nothing but <code>use</code>. Every bound of a token holds too. Uses and amounts count for each token.</p>
+${boundInputs(row.bound, problems, ruleField(index, ''))}</details>`;
 
-const rowsFields = ({ typed }: RulesForm): Html =>
+const rowsFields = (form: RulesForm): Html =>
   html`<p class="hint">Permissions on some tokens, each with how much it shows. An empty rule is left out; each save gives two more. To remove a rule, empty its fields and boxes.</p>
-${withEmptyRules(typed.rows).map(
+${withEmptyRules(form.typed.rows).map(
   (row, index) =>
-    html`<fieldset><legend>Rule ${index + 1}</legend>${row.kept === undefined ? openRow(row, index) : keptRow(row, index)}</fieldset>`,
+    html`<fieldset><legend>Rule ${index + 1}</legend>${row.kept === undefined ? openRow(row, index, form) : keptRow(row, index)}</fieldset>`,
 )}`;
 
 /** Open where there are rules or errors. */

@@ -1,10 +1,12 @@
 // Access rules as rows of a form: each attribute has a field, so that narrow rights need no JSON. A rule with several conditions is no
 // row: it stays as it is stored. Rules may be typed as JSON too, but not changed in both places.
+import type { Bound } from '../access/bounds.ts';
 import { type Permission, permissions } from '../access/permissions.ts';
+import { boundOf, readBound, type TypedBound, typedBoundOf } from './bound-fields.ts';
 import { numberOf } from './form-fields.ts';
 import { jsonRefusal } from './forms.ts';
 
-/** Applications with more rules are changed as JSON: a form has at most 200 fields. */
+/** Applications with more rules are changed as JSON: a form has at most 400 fields. */
 export const RULE_ROWS_MAX = 10;
 /** At the end: each save gives new ones. */
 const EMPTY_ROWS = 2;
@@ -38,6 +40,7 @@ export type RuleRow = {
   priority: string;
   description: string;
   permissions: ReadonlySet<Permission>;
+  bound: TypedBound;
   /** The place of a stored rule that no row can say, which stays; undefined for all others. */
   kept: number | undefined;
 };
@@ -52,7 +55,7 @@ export type TypedRules = {
 };
 
 type StoredRule = {
-  bound_to?: unknown;
+  bound_to?: Bound;
   description?: string;
   priority: number;
   container?: string;
@@ -70,6 +73,7 @@ const emptyRow = (index: number): RuleRow => ({
   priority: String(index + 1),
   description: '',
   permissions: new Set(),
+  bound: typedBoundOf(),
   kept: undefined,
 });
 
@@ -77,12 +81,11 @@ const isScope = (text: string): text is Scope => ruleScopes.some(([scope]) => sc
 
 const rowOf = (rule: StoredRule, index: number): RuleRow => {
   const { description = '', priority, container, conditions = [], transform } = rule;
-  const row = { transform, priority: String(priority), description, permissions: new Set(rule.permissions) };
+  const bound = typedBoundOf(rule.bound_to);
+  const row = { transform, priority: String(priority), description, permissions: new Set(rule.permissions), bound };
   const [condition, ...others] = conditions;
   const scope = container === undefined ? `${condition?.attribute} ${condition?.operator}` : 'container';
-  // A row has no fields for a bound: to save it without one would remove it.
-  const isRow = isScope(scope) && others.length === 0 && rule.bound_to === undefined;
-  if (!isRow) return { ...emptyRow(index), ...row, kept: index };
+  if (!isScope(scope) || others.length > 0) return { ...emptyRow(index), ...row, kept: index };
   return { ...row, scope, value: container ?? condition?.value ?? '', kept: undefined };
 };
 
@@ -103,7 +106,8 @@ const readRow = (field: (name: string) => string, index: number, stored: readonl
   if (kept !== undefined) return kept < stored.length ? rowsOf(stored)[kept] : undefined;
   const [scope, value, description] = [of('scope'), of('value'), of('description')];
   const held = tokenPermissions.filter((permission) => of(permission) !== '');
-  if (value === '' && description === '' && held.length === 0) return undefined;
+  const bound = readBound(field, ruleField(index, ''));
+  if (value === '' && description === '' && held.length === 0 && boundOf(bound) === undefined) return undefined;
   return {
     scope: isScope(scope) ? scope : 'container',
     value,
@@ -111,6 +115,7 @@ const readRow = (field: (name: string) => string, index: number, stored: readonl
     priority: of('priority'),
     description,
     permissions: new Set(held),
+    bound,
     kept: undefined,
   };
 };
@@ -135,12 +140,14 @@ const ruleOf = (row: RuleRow, stored: readonly unknown[]): unknown => {
   if (row.kept !== undefined) return stored[row.kept];
   const { scope, value, transform, priority, description } = row;
   const [attribute, operator] = scope.split(' ');
+  const bound_to = boundOf(row.bound);
   return {
     ...(description !== '' && { description }),
     priority: numberOf(priority),
     ...(operator === undefined ? { container: value } : { conditions: [{ attribute, operator, value }] }),
     transform,
     permissions: tokenPermissions.filter((permission) => row.permissions.has(permission)),
+    ...(bound_to && { bound_to }),
   };
 };
 

@@ -9,7 +9,7 @@ import { isolated } from './list-parts.ts';
 import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
-import { notFound } from '../../platform/base/errors.ts';
+import { AppError, notFound } from '../../platform/base/errors.ts';
 
 const PATH = '/console/webhooks';
 const SECTION = 'Webhooks';
@@ -29,6 +29,7 @@ type Typed = Record<(typeof NAMES)[number], string> & { events: readonly string[
 
 /** Results that a URL may name. */
 const doneSentences: ReadonlyMap<string, string> = new Map([
+  ['saved', 'The webhook was saved.'],
   ['pinged', 'A test event is on its way. Load this page again to see how it ended.'],
   ['replayed', 'The delivery is sent again.'],
   ['paused', 'Paused. No new events are kept for this webhook.'],
@@ -59,20 +60,35 @@ ${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of webho
   });
 };
 
-const newPage = (
-  { session }: Visit,
-  form: { typed: Typed; problems: FieldProblems; form_id: string },
-  above?: Html,
-): string => {
-  const { problems, typed } = form;
+/** `webhook`: undefined for a new one. `seen`: the version that the form began with. `form_id`: a form that is sent twice makes one. */
+type WebhookForm = {
+  webhook: WebhookRecord | undefined;
+  typed: Typed;
+  problems: FieldProblems;
+  seen: string;
+  form_id: string;
+};
+
+const seenOf = ({ modified_at, created_at }: WebhookRecord): string => modified_at ?? created_at;
+
+const openForm = (webhook: WebhookRecord | undefined, form_id: string): WebhookForm => {
+  const { name = '', url = '', events = [], container = '' } = webhook ?? {};
+  const seen = webhook ? seenOf(webhook) : '';
+  return { webhook, typed: { name, url, events, container }, problems: new Map(), seen, form_id };
+};
+
+const formPage = ({ session }: Visit, form: WebhookForm, above?: Html): string => {
+  const { webhook, problems, typed } = form;
   const ofEvents = [...problems].filter(([path]) => path.startsWith('events')).flatMap(([, lines]) => lines);
+  const title = webhook ? `Change ${webhook.name}` : 'New webhook';
+  const path = webhook ? `${PATH}/${webhook.id}` : PATH;
   return consolePage(session, {
-    title: 'New webhook',
+    title,
     section: SECTION,
     main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
-<h1>New webhook</h1>
+<h1>${isolated(title)}</h1>
 ${above}
-<form method="post" action="${PATH}/new" class="card">${csrfField(session)}<input type="hidden" name="form_id" value="${form.form_id}">
+<form method="post" action="${path}/${webhook ? 'edit' : 'new'}" class="card">${csrfField(session)}<input type="hidden" name="form_id" value="${form.form_id}"><input type="hidden" name="seen" value="${form.seen}">
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="200"` })}
 ${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public host. Events are sent to it by POST.', more: html` required maxlength="400"` })}
 <fieldset${invalidAttributes('events-problem', ofEvents)}><legend>Events</legend>${fieldProblem('events-problem', ofEvents)}
@@ -81,7 +97,8 @@ ${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public h
         html`<label class="check"><input type="checkbox" name="${eventField(type)}" value="yes"${attribute('checked', typed.events.includes(type))}>${type === EVERY_EVENT ? 'All, also those of later releases' : html`<span class="mono">${type}</span>`}</label>`,
     )}</div></fieldset>
 ${textInput(form, { name: 'container', label: 'Container', hint: 'Only tokens in it, with their masks. Empty: tokens of all containers, without masks.' })}
-<p><button>Create webhook</button></p></form>`,
+${webhook && html`<p class="hint">What waits is sent to the new URL. The secret stays.</p>`}
+<div class="actions"><button>${webhook ? 'Save' : 'Create webhook'}</button><a href="${path}">Cancel</a></div></form>`,
   });
 };
 
@@ -133,7 +150,7 @@ const actionForm = (session: Visit['session'], action: string, button: string): 
 const onePage = async (visit: Visit): Promise<string> => {
   const { session } = visit;
   const id = idOf(visit, 'webhook');
-  const webhook = bodyOf<WebhookRecord>(await visit.api({ method: 'GET', url: `/webhooks/${id}` }));
+  const webhook = await findStored(visit);
   const url = `/webhooks/${id}/deliveries?size=${DELIVERIES_SHOWN}`;
   const { data } = bodyOf<{ data: DeliveryRecord[] }>(await visit.api({ method: 'GET', url }));
   const done = doneSentences.get(visit.query('done'));
@@ -143,7 +160,7 @@ const onePage = async (visit: Visit): Promise<string> => {
     title: webhook.name,
     section: SECTION,
     main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
-<div class="heading"><h1>${isolated(webhook.name)}</h1>${statusBadge(webhook)}</div>
+<div class="heading"><h1>${isolated(webhook.name)} ${statusBadge(webhook)}</h1>${changes && html`<a class="button second" href="${PATH}/${id}/edit">Change</a>`}</div>
 ${done !== undefined && notice('good', done)}
 ${isPaused && webhook.failing_since !== undefined && notice('bad', html`<strong>Paused by the vault.</strong> No delivery has succeeded since ${time(webhook.failing_since)}. Mend the receiver, then resume.`)}
 <section class="card"><dl>
@@ -165,27 +182,43 @@ ${data.length === 0 ? empty('Nothing was sent yet.') : deliveriesTable(session, 
   });
 };
 
-const create = async (submission: Submission): Promise<Outcome> => {
-  const texts = Object.fromEntries(NAMES.map((name) => [name, submission.field(name).trim()])) as Omit<Typed, 'events'>;
-  const ticked = OFFERED.filter((type) => submission.field(eventField(type)) !== '');
+const readTyped = ({ field }: Submission): Typed => {
+  const texts = Object.fromEntries(NAMES.map((name) => [name, field(name).trim()])) as Omit<Typed, 'events'>;
+  const ticked = OFFERED.filter((type) => field(eventField(type)) !== '');
   // All has the others in it.
-  const events = ticked.includes(EVERY_EVENT) ? [EVERY_EVENT] : ticked;
-  const typed: Typed = { ...texts, events };
-  const { name, url, container } = typed;
-  const json = { name, url, events, ...(container !== '' && { container }) };
-  const headers = onceHeader(submission.field);
-  const answer = await submission.api({ method: 'POST', url: '/webhooks', headers, json });
-  if (isSuccess(answer)) {
-    const made = answer.body as WebhookRecord;
-    return isReplayed(answer) ? { seeOther: `${PATH}/${made.id}` } : secretPage(submission, made);
-  }
-  const problems = problemsByPlace(answer);
-  const above = problemsNotice('The webhook was not created.', linesAbove(problems, answer));
-  return {
-    status: answer.status,
-    page: newPage(submission, { typed, problems, form_id: submission.field('form_id') }, above),
-  };
+  return { ...texts, events: ticked.includes(EVERY_EVENT) ? [EVERY_EVENT] : ticked };
 };
+
+const save = async (submission: Submission, webhook: WebhookRecord | undefined): Promise<Outcome> => {
+  const typed = readTyped(submission);
+  const { field } = submission;
+  const form: WebhookForm = { webhook, typed, problems: new Map(), seen: field('seen'), form_id: field('form_id') };
+  if (webhook && form.seen !== seenOf(webhook)) {
+    const sentence =
+      'This webhook was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+    const page = formPage(submission, { ...form, seen: seenOf(webhook) }, notice('warn', sentence));
+    return { status: 409, page };
+  }
+  const { name, url, events, container } = typed;
+  const answer = await submission.api({
+    method: webhook ? 'PUT' : 'POST',
+    url: webhook ? `/webhooks/${webhook.id}` : '/webhooks',
+    headers: webhook ? {} : onceHeader(field),
+    json: { name, url, events, ...(container !== '' && { container }) },
+  });
+  if (!isSuccess(answer)) {
+    const problems = problemsByPlace(answer);
+    const heading = webhook ? 'The webhook was not saved.' : 'The webhook was not created.';
+    const above = problemsNotice(heading, linesAbove(problems, answer));
+    return { status: answer.status, page: formPage(submission, { ...form, problems }, above) };
+  }
+  const saved = answer.body as WebhookRecord;
+  if (webhook) return { seeOther: addressOf(`${PATH}/${saved.id}`, { done: 'saved' }) };
+  return isReplayed(answer) ? { seeOther: `${PATH}/${saved.id}` } : secretPage(submission, saved);
+};
+
+const findStored = async (visit: Visit): Promise<WebhookRecord> =>
+  bodyOf<WebhookRecord>(await visit.api({ method: 'GET', url: `/webhooks/${idOf(visit, 'webhook')}` }));
 
 export const webhooksPages = (console: Console): void => {
   /** A form that makes one request of the API, and goes back to the page. */
@@ -205,11 +238,17 @@ export const webhooksPages = (console: Console): void => {
   };
 
   console.get(PATH, listPage);
-  const none = { name: '', url: '', events: [], container: '' };
-  console.get(`${PATH}/new`, async (visit) =>
-    newPage(visit, { typed: none, problems: new Map(), form_id: visit.ctx.newUuid() }),
+  console.get(`${PATH}/new`, async (visit) => formPage(visit, openForm(undefined, visit.ctx.newUuid())));
+  console.postAfterCode(`${PATH}/new`, (submission) => save(submission, undefined), NAMES);
+  console.get(`${PATH}/:id/edit`, async (visit) => {
+    if (!may(visit.session, 'webhook:update')) throw new AppError('forbidden', 'Your role does not change webhooks.');
+    return formPage(visit, openForm(await findStored(visit), ''));
+  });
+  console.postAfterCode(
+    `${PATH}/:id/edit`,
+    async (submission) => save(submission, await findStored(submission)),
+    NAMES,
   );
-  console.postAfterCode(`${PATH}/new`, create, NAMES);
   console.get(`${PATH}/:id`, onePage);
   action('ping', 'pinged', () => ({ method: 'POST', rest: '/ping' }));
   action('pause', 'paused', () => ({ method: 'PATCH', rest: '', json: { status: 'paused' } }));

@@ -32,7 +32,7 @@ const assets = {
 };
 
 /** More fields than any form of a page has. */
-const FORM_FIELDS_MAX = 200;
+const FORM_FIELDS_MAX = 400;
 
 const utf8 = new TextDecoder('utf-8', { fatal: true });
 

@@ -2,6 +2,7 @@
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { type Browser, fieldIn, type SharedConsole, textOf, useConsole } from './support/console.ts';
 import type { TestTenant } from './support/server.ts';
+import { makeProxy } from './support/stored-proxies.ts';
 
 const PATH = '/console/settings';
 
@@ -25,12 +26,15 @@ const KNOWN = ['require_second_factor', 'reveal_reason', 'deduplicate_token', 'a
 
 /** The form as the page has it. */
 const formIn = (text: string): Record<string, string> => {
-  const names = [...text.matchAll(/ name="(name|seen|setting\.\d+\.(?:name|value))"/g)].map(([, name]) => name ?? '');
+  const typed = / name="(name|seen|setting\.\d+\.(?:name|value)|delegated\.(?:container|signing_keys))"/g;
+  const names = [...text.matchAll(typed)].map(([, name]) => name ?? '');
+  const ticked = [...text.matchAll(/ name="(delegated\.proxies\.\d+)" value="([^"]+)" checked/g)];
   const chosen = KNOWN.map((name) => {
     const [, options = ''] = new RegExp(`<select name="${name}"[^>]*>(.*?)</select>`, 's').exec(text) ?? [];
     return [name, /value="([^"]*)" selected/.exec(options)?.[1] ?? ''];
   });
-  return Object.fromEntries([...names.map((name) => [name, fieldIn(text, name) ?? '']), ...chosen]);
+  const boxes = ticked.map(([, name = '', value = '']) => [name, value]);
+  return Object.fromEntries([...names.map((name) => [name, fieldIn(text, name) ?? '']), ...boxes, ...chosen]);
 };
 
 const save = async (changed: Record<string, string>) => {
@@ -75,6 +79,50 @@ describe('The settings page', () => {
     expect(answer.status).toBe(status);
     expect(answer.text).toContain(place);
     expect(answer.text).toContain('kept &lt;i&gt;');
+    expect(await stored()).toEqual(before);
+  });
+
+  test('asks for each part of delegated payments, and stores what did not change as it was', async () => {
+    const { api_key } = tenant;
+    const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
+    const wanted = { destination_url: 'https://api.example.com', amount };
+    const one = await makeProxy(server, { ...wanted, name: 'One <b>' }, api_key);
+    const other = await makeProxy(server, { ...wanted, name: 'Other' }, api_key);
+    const numberOf = async (id: string) =>
+      new RegExp(`name="(delegated\\.proxies\\.\\d+)" value="${id}"`).exec((await owner.get(PATH)).text)?.[1] ?? '';
+    expect((await save({ [await numberOf(one.id)]: one.id })).status).toBe(303);
+    expect((await stored()).settings).toEqual({ delegated_payments: JSON.stringify({ proxies: [one.id] }) });
+    const key = 'A'.repeat(43);
+    const more = { 'delegated.container': '/pci/agents/', 'delegated.signing_keys': `${key}\r\n` };
+    expect((await save({ [await numberOf(other.id)]: other.id, ...more })).status).toBe(303);
+    const setting = JSON.parse((await stored()).settings.delegated_payments);
+    expect({ ...setting, proxies: setting.proxies.toSorted() }).toEqual({
+      proxies: [one.id, other.id].toSorted(),
+      container: '/pci/agents/',
+      signing_keys: [key],
+    });
+    const spaced = `{ "signing_keys": ["${key}"], "proxies": ["${other.id}"] }`;
+    await ask('PUT', '/tenants/self', { name: 'Shop', settings: { delegated_payments: spaced } });
+    await save({ name: 'Renamed' });
+    expect((await stored()).settings).toEqual({ delegated_payments: spaced });
+    const reader = await become('SUPPORT');
+    expect(textOf((await reader.get(PATH)).text)).toContain('Charged through Other');
+    await save({ [await numberOf(other.id)]: '', 'delegated.signing_keys': '' });
+    expect((await stored()).settings).toEqual({});
+  });
+
+  test.each<[string, Record<string, string>]>([
+    ['container', { 'delegated.container': 'agents' }],
+    ['signing_keys', { 'delegated.signing_keys': 'not a key' }],
+    ['proxies', { 'delegated.container': '/agents/' }],
+    ['proxies', { 'delegated.proxies.0': 'x' }],
+  ])('refuses delegated payments beside the field %s, and keeps what was typed', async (name, fields) => {
+    const before = await stored();
+    const { status, text } = await save({ name: 'Kept', ...fields });
+    expect(status).toBe(400);
+    expect(text).toContain(`aria-describedby="delegated.${name}-problem"`);
+    expect(text).toContain(`id="delegated.${name}-problem"`);
+    expect([fieldIn(text, 'name'), textOf(text).includes('JSON')]).toEqual(['Kept', false]);
     expect(await stored()).toEqual(before);
   });
 

@@ -14,6 +14,21 @@ const SIGNING_KEYS_MAX = 5;
 const NEEDED =
   'must be JSON with proxies, and container and signing_keys where they are needed, such as {"proxies":["d3f60b7c-94a1-4e28-8b5d-7a2c9e1f4063"]}';
 
+/** What each part of it must be. */
+const NEEDS = {
+  proxies: `must be 1 to ${BOUND_NAMES_MAX} ids of stored proxies`,
+  container: 'must be a path such as /pci/high/',
+  signing_keys: `must be 1 to ${SIGNING_KEYS_MAX} Ed25519 public keys in base64url, of 43 characters each`,
+} as const;
+
+type Part = keyof typeof NEEDS;
+
+/** A sentence about one part, with the name of the part and what it must be. */
+export const DELEGATED_PROBLEM = /^must be JSON; its (\w+) (must .+)$/;
+
+const sentenceOf = (part: unknown): string =>
+  Object.hasOwn(NEEDS, String(part)) ? `must be JSON; its ${String(part)} ${NEEDS[part as Part]}` : NEEDED;
+
 const signingKey = z.string().regex(ed25519KeyForm).transform(parseEd25519Key);
 
 const container = z.string().transform((text, ctx) => {
@@ -41,4 +56,7 @@ export const delegatedPaymentsOf = (settings: Record<string, unknown>): Delegate
 export const delegatedPaymentsSetting = z
   .string(NEEDED)
   .max(DELEGATED_LENGTH_MAX, `must have at most ${DELEGATED_LENGTH_MAX} characters`)
-  .refine((text) => delegatedPaymentsOf({ delegated_payments: text }) !== undefined, NEEDED);
+  .superRefine((text, ctx) => {
+    const { error } = delegated.safeParse(parseJson(text));
+    for (const part of new Set(error?.issues.map(({ path }) => path[0]))) ctx.addIssue(sentenceOf(part));
+  });

@@ -3,8 +3,20 @@ import { AppError } from '../../platform/base/errors.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { SETTINGS_MAX } from '../access/tenants.routes.ts';
 import { copyMenu } from './copy.ts';
+import {
+  type Delegated,
+  DELEGATED,
+  delegatedFields,
+  delegatedLine,
+  delegatedOf,
+  findOffered,
+  problemOfDelegated,
+  readDelegated,
+  textOfDelegated,
+} from './delegated-settings.ts';
 import { ECHO_GUARD_LABEL, type FieldProblems, linesAbove, LOOK, selectField, textInput } from './form-fields.ts';
 import { fieldProblem, invalidAttributes, problemsByPlace, problemsNotice } from './forms.ts';
+import type { NamedRow } from '../logs/name-rows.ts';
 import { isolated, shortened } from './list-parts.ts';
 import {
   fieldOfPair,
@@ -101,12 +113,17 @@ type KnownName = (typeof KNOWN)[number]['name'];
 /** Clients of the earlier API use this name. A tenant that has it keeps it. */
 const EARLIER_NAME = 'deduplicate_tokens';
 
-const knownNames: ReadonlySet<string> = new Set([...KNOWN.map(({ name }) => name), EARLIER_NAME]);
+const knownNames: ReadonlySet<string> = new Set([...KNOWN.map(({ name }) => name), EARLIER_NAME, DELEGATED]);
 
 type TextField = 'name' | KnownName | 'seen';
 
 /** `rows`: settings that the vault stores for its clients. */
-type SettingsForm = { typed: Record<TextField, string>; rows: Pair[]; problems: FieldProblems };
+type SettingsForm = {
+  typed: Record<TextField, string>;
+  delegated: Delegated;
+  rows: Pair[];
+  problems: FieldProblems;
+};
 
 const ROWS: PairsOf = { what: 'setting', max: SETTINGS_MAX };
 
@@ -129,6 +146,7 @@ const formOf = (tenant: Tenant): SettingsForm => {
       name: tenant.name,
       seen: seenOf(tenant),
     },
+    delegated: delegatedOf(tenant.settings[DELEGATED]),
     rows: pairsOf(tenant.settings).filter(({ name }) => !knownNames.has(name)),
     problems: new Map(),
   };
@@ -142,20 +160,23 @@ const readForm = (field: (name: string) => string): SettingsForm => {
       name: field('name').trim(),
       seen: field('seen'),
     },
+    delegated: readDelegated(field),
     rows: readPairs(field, ROWS),
     problems: new Map(),
   };
 };
 
-const bodyOfForm = ({ typed, rows }: SettingsForm, tenant: Tenant) => {
+const bodyOfForm = ({ typed, delegated, rows }: SettingsForm, tenant: Tenant) => {
   const known = KNOWN.map(({ name, usual = '' }) => {
     const place = storedName(name, tenant);
     return [place, typed[name] === '' && tenant.settings[place] === usual ? usual : typed[name]] as const;
   });
+  const cards = textOfDelegated(delegated, tenant.settings[DELEGATED]);
   return {
     name: typed.name,
     settings: {
       ...Object.fromEntries(known.filter(([, value]) => value !== '')),
+      ...(cards !== undefined && { [DELEGATED]: cards }),
       ...recordOfPairs(rows, tenant.settings),
     },
   };
@@ -164,12 +185,17 @@ const bodyOfForm = ({ typed, rows }: SettingsForm, tenant: Tenant) => {
 /** The API's errors by field of the form. */
 const problemsOf = ({ rows }: SettingsForm, answer: ApiAnswer): FieldProblems => {
   const problems = new Map<string, string[]>();
+  const add = (field: string, lines: readonly string[]) =>
+    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
   for (const [place, sentences] of problemsByPlace(answer)) {
     const name = place.replace(/^settings\./, '');
+    if (name === DELEGATED) {
+      for (const [field, line] of sentences.map(problemOfDelegated)) add(field, [line]);
+      continue;
+    }
     const known = name === 'name' || knownNames.has(name) ? name.replace(EARLIER_NAME, 'deduplicate_token') : '';
     const field = fieldOfPair(rows, ROWS, name) ?? known;
-    const lines = field === '' ? sentences.map((each) => `${place} ${each}`) : sentences;
-    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
+    add(field, field === '' ? sentences.map((each) => `${place} ${each}`) : sentences);
   }
   return problems;
 };
@@ -179,11 +205,12 @@ const otherSettings = (form: SettingsForm): Html =>
 <p class="hint">Texts that the vault stores for clients, and does not read: at most ${SETTINGS_MAX}. A row without name and value is left out; each save gives two more.</p>
 ${pairsFields(form, form.rows, ROWS)}</details>`;
 
-const settingsForm = ({ session }: Visit, form: SettingsForm): Html =>
+const settingsForm = ({ session }: Visit, form: SettingsForm, offered: readonly NamedRow[]): Html =>
   html`<form method="post" action="${SETTINGS_PATH}" autocomplete="off" novalidate>${csrfField(session)}<input type="hidden" name="seen" value="${form.typed.seen}">
 <section class="card">
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="400"` })}
 ${KNOWN.map((setting) => selectField<TextField>(form, setting))}
+${delegatedFields(form, offered)}
 </section>
 ${otherSettings(form)}
 <div class="actions"><button>Save</button></div></form>`;
@@ -192,9 +219,10 @@ const choiceOf = ({ options }: (typeof KNOWN)[number], value: string): string =>
   options.find(([each]) => each === value)?.[1] ?? value;
 
 /** For a role that changes nothing. */
-const settingsList = ({ typed, rows }: SettingsForm): Html =>
+const settingsList = ({ typed, delegated, rows }: SettingsForm, offered: readonly NamedRow[]): Html =>
   html`<section class="card"><h2>Settings</h2><dl><dt>Name</dt><dd>${isolated(typed.name)}</dd>
 ${KNOWN.map((setting) => html`<dt>${setting.label}</dt><dd>${choiceOf(setting, typed[setting.name])}</dd>`)}
+<dt>Cards from agents</dt><dd>${delegatedLine(delegated, offered)}</dd>
 ${rows.map(({ name, value }) => html`<dt>${isolated(name)}</dt><dd>${isolated(value)}</dd>`)}</dl></section>`;
 
 /** Typed, because nothing brings a tenant back. */
@@ -205,13 +233,14 @@ const deleteForm = ({ session }: Visit, { name }: Tenant, problem: string | unde
 <form method="post" action="${DELETE_PATH}" autocomplete="off">${csrfField(session)}<label>To delete it, type its name: <bdi>${name}</bdi><input name="typed" required maxlength="400" autocomplete="off"${invalidAttributes('typed-problem', sentences)}>${fieldProblem('typed-problem', sentences)}</label><button class="danger">Delete the tenant</button></form></details>`;
 };
 
-const settingsPage = (
+const settingsPage = async (
   visit: Visit,
   tenant: Tenant,
   form: SettingsForm,
   above?: HtmlValue,
   deletion?: string,
-): string => {
+): Promise<string> => {
+  const offered = await findOffered(visit, form.delegated);
   const mayChange = may(visit.session, 'tenant:update');
   return consolePage(visit.session, {
     title: 'Settings',
@@ -219,7 +248,7 @@ const settingsPage = (
     main: html`<h1>Settings</h1>
 ${copyMenu(visit, { id: tenant.id, call: { path: TENANT } })}
 ${visit.query('done') === 'saved' && notice('good', 'The settings were saved. They take effect now.')}${above}
-<div class="columns"><div>${mayChange ? settingsForm(visit, form) : settingsList(form)}</div>
+<div class="columns"><div>${mayChange ? settingsForm(visit, form, offered) : settingsList(form, offered)}</div>
 <div><section class="card"><h2>Record</h2><dl><dt>Id</dt><dd>${shortened(tenant.id)}</dd><dt>Created</dt><dd>${time(tenant.created_at)}</dd>
 ${tenant.modified_at !== undefined && html`<dt>Changed</dt><dd>${time(tenant.modified_at)}</dd>`}</dl>
 ${mayChange && html`<p><a href="/console/single-sign-on">Single sign-on</a></p>`}</section>
@@ -237,11 +266,11 @@ const save = async (submission: Submission): Promise<Outcome> => {
     const sentence =
       'The settings were changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
     const current = { ...form, typed: { ...form.typed, seen: seenOf(tenant) } };
-    return { status: 409, page: settingsPage(submission, tenant, current, notice('warn', sentence)) };
+    return { status: 409, page: await settingsPage(submission, tenant, current, notice('warn', sentence)) };
   }
-  const refuse = (status: number, problems: FieldProblems, lines: readonly string[]): Outcome => {
+  const refuse = async (status: number, problems: FieldProblems, lines: readonly string[]): Promise<Outcome> => {
     const above = problemsNotice('The settings were not saved.', lines);
-    return { status, page: settingsPage(submission, tenant, { ...form, problems }, above) };
+    return { status, page: await settingsPage(submission, tenant, { ...form, problems }, above) };
   };
   const found = problemsOfPairs(form.rows, ROWS, knownNames);
   if (found.size > 0) return refuse(422, found, [LOOK]);
@@ -264,7 +293,7 @@ export const settingsPages = (console: Console): void => {
     const tenant = await readTenant(submission);
     if (submission.field('typed').trim() !== tenant.name) {
       const problem = 'This is not its name. Nothing was deleted.';
-      return { status: 422, page: settingsPage(submission, tenant, formOf(tenant), undefined, problem) };
+      return { status: 422, page: await settingsPage(submission, tenant, formOf(tenant), undefined, problem) };
     }
     bodyOf(await submission.api({ method: 'DELETE', url: TENANT }));
     return { seeOther: SIGN_IN_PATH };

@@ -1,7 +1,7 @@
 // Query plans of hot statements and lists on filled tables: none reads a whole table.
 // Joined columns have one type and one collation. Empty tables would hide an index that cannot be used.
 import { Client } from 'pg';
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
 import { countLogEntries, type LogEntry, type LogFilter, listLogEntries } from '../src/modules/logs/rows.ts';
 import {
   countRevealed,
@@ -47,6 +47,8 @@ import { FIND_EPHEMERAL_KEYS } from '../src/platform/keys/rows.ts';
 import { firstIdAt, timeOfId } from '../src/platform/crypto/ids.ts';
 import { COUNTED_MAX } from '../src/platform/base/pagination.ts';
 import * as tokenTexts from '../src/modules/tokens/rows/token-sql.ts';
+import { type Browser, type SharedConsole, useConsole } from './support/console.ts';
+import { consoleRoutes, furnish, type Furnished, pathOf } from './support/console-pages.ts';
 import { createDatabase } from './support/database.ts';
 import {
   ACTOR,
@@ -63,7 +65,9 @@ import {
   ROWS,
   TENANT,
   WANTED,
+  wholeTables,
 } from './support/filled.ts';
+import type { TestTenant } from './support/server.ts';
 
 /** Blocks that a call of a function may look at: one row in each of four tables, with all indexes. */
 const FUNCTION_BLOCKS_MAX = 400;
@@ -531,6 +535,107 @@ test('the first page of the log is found behind many readings of the log', async
   expect(
     await listLogEntries({ query: explaining, tenant_id: TENANT }, { not_entity_type: 'log' }, { offset: 0 }, 21),
   ).toHaveLength(21);
+});
+
+describe('pages of the console', () => {
+  type Statement = { name?: string; text: string; values?: unknown[] };
+
+  let server: SharedConsole;
+  let tenant: TestTenant;
+  let member: Browser;
+  let furnished: Furnished;
+  beforeAll(async () => {
+    server = await useConsole();
+    tenant = await server.newTenant();
+    furnished = await furnish(server, tenant);
+    member = await server.signIn({ tenant });
+  });
+
+  /** The statements that connections of this process send meanwhile, each text once. */
+  const recorded = async (work: () => Promise<unknown>): Promise<Statement[]> => {
+    const found = new Map<string, Statement>();
+    const { query } = Client.prototype;
+    const spy = vi.spyOn(Client.prototype, 'query').mockImplementation(function (this: Client, ...given) {
+      const [config] = given as unknown as [Statement | string];
+      if (typeof config === 'object') found.set(config.text, config);
+      return Reflect.apply(query, this, given);
+    });
+    await work().finally(() => spy.mockRestore());
+    return [...found.values()].filter(({ text }) => /^\s*(?:SELECT|WITH|INSERT|UPDATE|DELETE)\b/i.test(text));
+  };
+
+  /** The tenant of the tables that are filled, in place of the member's. */
+  const moved = (value: unknown): unknown => {
+    if (Array.isArray(value)) return value.map(moved);
+    return typeof value === 'string' ? value.replaceAll(tenant.tenant_id, TENANT) : value;
+  };
+
+  /** A count reads what it counts, or all that the tenant has here where that is little more: never rows of another tenant. */
+  const PAGE_ROWS_MAX = 1.5 * COUNTED_MAX + 2;
+
+  /** What is wrong with the plans of a statement; undefined for nothing. */
+  const faultOf = async ({ name, text, values = [] }: Statement): Promise<string | undefined> => {
+    const asked: [string, unknown[]] = [text, values.map(moved)];
+    const modes = name === undefined ? (['custom'] as const) : (['custom', 'generic'] as const);
+    try {
+      if (/\b(?:INSERT INTO|UPDATE|DELETE FROM)\b/.test(text))
+        expect(wholeTables(await planOf(client, asked, 'custom', ''))).toEqual([]);
+      else await expectByIndex(client, asked, modes, PAGE_ROWS_MAX);
+      return undefined;
+    } catch (error) {
+      return `${(error as Error).message}\n${text}`;
+    }
+  };
+
+  /** Pages as people leave them: filtered, searched, of another range. */
+  const filteredPaths = (): string[] => [
+    '/console/home?range=30d',
+    '/console/usage?by=hour',
+    `/console/usage?application_id=${furnished.applications}`,
+    '/console/tokens?type=card',
+    `/console/tokens?id=${furnished.tokens}`,
+    '/console/tokens?key=note&value=Plain',
+    ...['reactors', 'formulas', 'proxies', 'applications', 'webhooks'].map((kind) => `/console/${kind}?name=P*`),
+    ...['outcome=any_failure', 'kind=reactor', `resource_id=${furnished.reactors}`].map(
+      (query) => `/console/runs?${query}`,
+    ),
+    ...['outcome=refused', 'disclosure=used', 'operation=delete', 'trace_id=none', 'destination_host=none'].map(
+      (query) => `/console/logs?${query}`,
+    ),
+    `/console/logs?entity_id=${furnished.tokens}`,
+    `/console/access?permission=token:use&token_id=${furnished.tokens}&host=api.example.com`,
+    ...[furnished.tokens, furnished.reactors, furnished.runs, 'Plain'].map((q) => `/console/find?q=${q}`),
+  ];
+
+  test('each page, and each search of a page, finds its rows by an index on filled tables', async () => {
+    const paths = consoleRoutes(server)
+      .filter(({ method }) => method === 'GET')
+      .map(({ url }) => pathOf(url, furnished));
+    const looks: [string, () => Promise<unknown>][] = [...paths, ...filteredPaths()].map((path) => [
+      path,
+      () => member.get(path),
+    ]);
+    const searches: [string, Record<string, string>][] = [
+      ['/console/find', { q: '4242' }],
+      ['/console/tokens/search', { query: 'type:card AND metadata.note:Plain' }],
+      ['/console/tokens/search', { query: 'data:Plain' }],
+      [`/console/reactors/${furnished.reactors}`, { do: 'pick', last4: '4242' }],
+      [`/console/proxies/${furnished.proxies}`, { do: 'pick', last4: '' }],
+    ];
+    for (const [path, fields] of searches)
+      looks.push([JSON.stringify([path, fields]), () => member.post(path, fields)]);
+    const faults: Record<string, string> = {};
+    const seen = new Set<string>();
+    for (const [name, look] of looks)
+      for (const statement of await recorded(look)) {
+        if (seen.has(statement.text)) continue;
+        seen.add(statement.text);
+        const fault = await faultOf(statement);
+        if (fault !== undefined) faults[`${name}: ${statement.name ?? ''}`] = fault;
+      }
+    expect(seen.size).toBeGreaterThan(50);
+    expect(faults).toEqual({});
+  });
 });
 
 describe('columns that are joined', () => {

@@ -173,6 +173,7 @@ export const expectByIndex = async (
   client: Client,
   statement: [text: string, values: unknown[]],
   modes: readonly Mode[] = ['custom', 'generic'],
+  rowsMax = ROWS_READ_MAX,
 ): Promise<void> => {
   for (const mode of modes) {
     const plan = await planOf(client, statement, mode);
@@ -182,6 +183,6 @@ export const expectByIndex = async (
       expect(
         rowsRead(node),
         `${mode} plan, ${node['Node Type']} of ${node['Relation Name'] ?? node['Index Name']}`,
-      ).toBeLessThan(ROWS_READ_MAX);
+      ).toBeLessThan(rowsMax);
   }
 };

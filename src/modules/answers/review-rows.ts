@@ -10,7 +10,8 @@ export const REVIEW_PAGE = 500;
 /** Before the first id of a table. */
 export const LEAST_UUID = '00000000-0000-0000-0000-000000000000';
 
-const isCreatorGone = (row: string): string => `(${row}.created_by IS NOT NULL
+/** @param row the alias of a table, which the statement within must not have. */
+const isCreatorGone = (row: 'a' | 'p'): string => `(${row}.created_by IS NOT NULL
   AND NOT EXISTS (SELECT FROM applications c WHERE c.tenant_id = ${row}.tenant_id AND c.id = ${row}.created_by)
   AND NOT EXISTS (SELECT FROM members m WHERE m.tenant_id = ${row}.tenant_id AND m.user_id = ${row}.created_by)) AS is_creator_gone`;
 
@@ -55,12 +56,12 @@ export type ReviewedMember = {
   user_id: string;
   role: Role;
   created_at: Date;
-  is_creator_gone: boolean;
   /** Of a sign-in that has not ended. */
   seen_at: Date | null;
 };
 
-const MEMBERS = `SELECT m.id, m.user_id, m.role, m.created_at, ${isCreatorGone('m')},
+/** Members accept for themselves: none has another creator. */
+const MEMBERS = `SELECT m.id, m.user_id, m.role, m.created_at,
   (SELECT max(s.seen_at) FROM sessions s WHERE s.tenant_id = m.tenant_id AND s.member_id = m.id) AS seen_at
 FROM members m WHERE m.tenant_id = $1::uuid AND m.id > $2::uuid ORDER BY m.id LIMIT ${REVIEW_PAGE}`;
 

@@ -234,7 +234,7 @@ const rowOfMember = (reviewing: Reviewing, row: ReviewedMember, name: string | u
     ...reachOf(rights, reviewing.containers, asking),
     ...ageOf(reviewing, row.created_at),
     last_used_at: row.seen_at?.toISOString(),
-    orphan: row.is_creator_gone ? ['creator is gone'] : [],
+    orphan: [],
   };
 };
 

@@ -330,6 +330,63 @@ describe('to forge an event', () => {
     expect((await settle()).map(({ body }) => JSON.parse(String(body)).type)).toEqual(['token.created']);
   });
 
+  /** As the notice of a change says it to each process. */
+  const announce = (): void => server.ctx.changes.announce({ subject: 'webhook', id: tenant.tenant_id });
+  const alarms = (): string[] => server.logLines.filter((line) => line.includes('"alarm"'));
+  const statesOf = (webhook_id: string) =>
+    server.sql('SELECT state, error, attempts FROM webhook_deliveries WHERE webhook_id = $1', [webhook_id]);
+
+  test.each([
+    ['its container', `container = '/'`],
+    ['its types', `events = '{token.created,token.updated}'`],
+    [
+      'its destination',
+      `sealed = (SELECT sealed FROM webhooks o WHERE o.name = 'Other' AND o.tenant_id = w.tenant_id)`,
+    ],
+    ['its MAC', `mac = NULL`],
+  ])('a webhook of which a writer of the database changed %s gets nothing until it is put back', async (_, change) => {
+    const { webhook, delivery_id } = await withFailed({ container: '/pci/' });
+    await create({ name: 'Other', url: url('/other'), events: ['token.deleted'] });
+    const [before] = await server.sql('SELECT container, events, sealed, mac FROM webhooks WHERE id = $1', [
+      webhook.id,
+    ]);
+    await server.sql(`UPDATE webhooks w SET ${change} WHERE id = $1`, [webhook.id]);
+    announce();
+    server.logLines.length = 0;
+    expect(await settle()).toEqual([]);
+    expect(await statesOf(webhook.id)).toEqual([{ state: 'dead', error: 'TAMPERED', attempts: 2 }]);
+    expect(alarms()).toEqual([expect.stringMatching(/"alarm":"tampered".*"table":"webhooks"/)]);
+    const { container, events, sealed, mac } = before;
+    const restore = 'UPDATE webhooks SET container = $2, events = $3, sealed = $4, mac = $5 WHERE id = $1';
+    await server.sql(restore, [webhook.id, container, events, sealed, mac]);
+    announce();
+    expect((await send('POST', `/webhooks/${webhook.id}/deliveries/${delivery_id}/replay`)).status).toBe(200);
+    expect((await settle()).map(({ body }) => JSON.parse(String(body)).id)).toEqual([delivery_id]);
+  });
+
+  test('after a rollback of the database what waits is sent when the servers take its history', async () => {
+    const { webhook } = await withFailed();
+    const other = await create({ name: 'Other' });
+    const [tenantRow] = await server.sql('SELECT auth_version, mac FROM tenants WHERE id = $1', [tenant.tenant_id]);
+    const [row] = await server.sql('SELECT mac FROM webhooks WHERE id = $1', [webhook.id]);
+    expect((await send('DELETE', `/webhooks/${other.id}`)).status).toBe(204);
+    const { auth_version, mac } = tenantRow;
+    await server.sql('UPDATE tenants SET auth_version = $2, mac = $3 WHERE id = $1', [
+      tenant.tenant_id,
+      auth_version,
+      mac,
+    ]);
+    await server.sql('UPDATE webhooks SET mac = $2 WHERE id = $1', [webhook.id, row.mac]);
+    announce();
+    server.logLines.length = 0;
+    expect(await settle()).toEqual([]);
+    expect(await statesOf(webhook.id)).toEqual([{ state: 'waiting', error: 'STATUS', attempts: 2 }]);
+    expect(alarms()).toEqual([expect.stringMatching(/"alarm":"tampered".*"table":"tenants"/)]);
+    server.ctx.db.signedRows.forget();
+    server.clock.offsetMs += 45_000;
+    expect(await settle()).toHaveLength(1);
+  });
+
   test('a row of which a writer of the database changed nothing is sent', async () => {
     await withFailed({ container: '/pci/' });
     const [event] = await settle();

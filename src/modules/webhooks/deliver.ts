@@ -48,7 +48,7 @@ const NOTICES_MS = 30_000;
 
 type Attempt = { status: number | null; error: string | null };
 
-/** How a delivery ends whose row was changed in the database: nothing is sent, and no later attempt could be. */
+/** How a delivery ends whose row, or whose webhook, was changed in the database: nothing is sent, and no later attempt could be. */
 const TAMPERED: Attempt = { status: null, error: 'TAMPERED' };
 
 const USER_AGENT = 'Strongroom-Webhooks';
@@ -103,7 +103,7 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
   const counts = createCounts();
   const closing = new AbortController();
   const underWay = new Set<Promise<void>>();
-  const cache = createCache<WebhookForDelivery & { tenant_id: string }>({
+  const cache = createCache<{ tenant_id: string; webhook: WebhookForDelivery | 'tampered' }>({
     max: USABLES_MAX,
     ttlMs: USABLE_MS,
     monotonicMs: ctx.monotonicMs,
@@ -111,15 +111,17 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
     isStale: ({ tenant_id }, { subject, id }) => subject === 'webhook' && id === tenant_id,
   });
 
-  const findWebhook = (db: TenantDatabase, id: string) =>
-    cache.find(`${db.tenant_id} ${id}`, async () => {
-      const found = await findWebhookForDelivery(db, id);
-      return found && { ...found, tenant_id: db.tenant_id };
+  const findWebhook = async (db: TenantDatabase, id: string) => {
+    const found = await cache.find(`${db.tenant_id} ${id}`, async () => {
+      const webhook = await findWebhookForDelivery(db, id);
+      return webhook && { webhook, tenant_id: db.tenant_id };
     });
+    return found?.webhook;
+  };
 
   const finish = async (
     db: TenantDatabase,
-    webhook: WebhookForDelivery,
+    webhook: Pick<WebhookForDelivery, 'id' | 'failing_since'>,
     delivery: ClaimedDelivery,
     result: Attempt,
     sealed: Uint8Array | null,
@@ -147,6 +149,8 @@ export const createDelivering = (ctx: WebhooksContext, { attemptMs } = { attempt
   const send = async (db: TenantDatabase, delivery: ClaimedDelivery): Promise<void> => {
     const { tenant_id } = db;
     const webhook = await findWebhook(db, delivery.webhook_id);
+    if (webhook === 'tampered')
+      return finish(db, { id: delivery.webhook_id, failing_since: null }, delivery, TAMPERED, delivery.sealed);
     // It was paused or deleted meanwhile: the lease ends, and nothing claims it.
     if (webhook?.status !== 'enabled') return;
     const keys = await ctx.keyring.tenantKeys(tenant_id);

@@ -201,7 +201,7 @@ export const deliveryRecord = z
     response_status: z.int().optional().meta({ description: 'The status of the last response.', example: 204 }),
     error: z.string().optional().meta({
       description:
-        'Why the last attempt failed: `STATUS`, the code of a failed connection, or `TAMPERED`: its row was changed in the database.',
+        'Why the last attempt failed: `STATUS`, the code of a failed connection, or `TAMPERED`: its row, or that of its webhook, was changed in the database.',
       example: 'TIMEOUT',
     }),
   })

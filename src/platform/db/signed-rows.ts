@@ -157,17 +157,25 @@ export const createSignedRows = (metrics: Metrics) => {
      * Runs a query that has the columns of `signedColumns` for each of the tables, and verifies what it finds. Of two look-ups
      * under way, the later one may have seen a higher version first: the query runs once more where a row does not verify.
      * @param names in an order in which each table comes after the one that has its version.
+     * @param onRefused gets the table of each row that does not verify. Where it is that of a head, the database may have another history.
      * @returns the rows that verify.
      */
     find: async <Name extends SignedTableName>(
       names: readonly Name[],
       query: () => Promise<Row[]>,
+      onRefused?: (name: SignedTableName) => void,
     ): Promise<Found<Name>[]> => {
       const run = async () => (await query()).map((joined) => splitRow(joined, names));
       const partsOf = (found: Found<Name>): Parts => names.map((name) => [name, found[name]]);
       const found = await run();
       if (found.every((each) => findFault(partsOf(each)) === undefined)) return found;
-      return (await run()).filter((each) => areIntact(partsOf(each)));
+      return (await run()).filter((each) => {
+        const fault = findFault(partsOf(each));
+        if (!fault) return true;
+        alarm(fault);
+        onRefused?.(fault.name);
+        return false;
+      });
     },
   };
 };

@@ -44,14 +44,21 @@ const keyOf = ({ tenant_id }: { tenant_id: string }, id: string) => ({ tenant_id
 
 export type WebhookForDelivery = Pick<StoredWebhook, 'id' | 'container' | 'sealed' | 'status' | 'failing_since'>;
 
-/** @returns undefined for one that is gone, or that does not verify. */
+/**
+ * @returns undefined for one that is gone, or whose tenant does not verify: after a rollback of the database, tenants look changed until
+ * the servers restart. `tampered`: the webhook itself was changed in the database.
+ */
 export const findWebhookForDelivery = async (
   db: Pick<TenantDatabase, 'tenant_id' | 'query' | 'signedRows'>,
   id: string,
-): Promise<WebhookForDelivery | undefined> => {
-  const [found] = await db.signedRows.find(['tenants', 'webhooks'], () =>
-    db.query('find-webhook-for-delivery', FIND_FOR_DELIVERY, [db.tenant_id, id]),
+): Promise<WebhookForDelivery | 'tampered' | undefined> => {
+  let isTampered = false;
+  const [found] = await db.signedRows.find(
+    ['tenants', 'webhooks'],
+    () => db.query('find-webhook-for-delivery', FIND_FOR_DELIVERY, [db.tenant_id, id]),
+    (table) => (isTampered = table === 'webhooks'),
   );
+  if (isTampered) return 'tampered';
   return found && { ...found.webhooks, status: found.joined.status, failing_since: found.joined.failing_since };
 };
 

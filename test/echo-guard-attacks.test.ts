@@ -33,6 +33,7 @@ beforeAll(async () => {
   const destination_url = `https://upstream.test:${upstream.port}`;
   for (const echo_guard of ['off', 'mask', 'block'])
     proxies.set(echo_guard, await makeProxy(server, { destination_url, echo_guard }));
+  proxies.set('none', await makeProxy(server, { destination_url }));
 });
 afterAll(async () => {
   await server.close();
@@ -379,6 +380,17 @@ test.each(plain)('off: %s passes byte by byte', async (_, method, status, header
   const wanted = Object.entries(headers).flatMap(([key, value]) => [value].flat().map((one) => `${key}: ${one}`));
   expect(came.headers.map(([key, value]) => `${key.toLowerCase()}: ${value}`)).toEqual(expect.arrayContaining(wanted));
   expect(came.headers.some(([key]) => /^svc-echo/i.test(key))).toBe(false);
+});
+
+test.each([
+  ['a value', NUMBER],
+  ['a digest', 'sha-256=:AAAA:'],
+])('off: trailers with %s go no further, as without a guard', async (_, trailer) => {
+  const [off, none] = [await ask('off', trailing(trailer)), await ask('none', trailing(trailer))];
+  const lasting = (came: Came) => came.headers.filter(([key]) => !/^(?:date|svc-trace-id)$/i.test(key));
+  expect(lasting(off).map(([key]) => key.toLowerCase())).not.toEqual(expect.arrayContaining(['trailer']));
+  expect([off.body.toString(), off.trailers, off.isWhole]).toEqual(['abc', [], true]);
+  expect({ ...off, headers: lasting(off) }).toEqual({ ...none, headers: lasting(none) });
 });
 
 test('logs, traces and the database hold no value that was said back', async () => {

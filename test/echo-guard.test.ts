@@ -1,9 +1,11 @@
 // The echo guard at the entry points: what a destination says back of the values that were sent to it. Each split of each encoding is
 // tested in src/modules/tokens/echo/echo-scanner.test.ts.
+import { once } from 'node:events';
 import { type IncomingMessage, request as requestHttp, type ServerResponse } from 'node:http';
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DAY_MS } from '../src/platform/base/times.ts';
+import { watchMemory } from './support/memory.ts';
 import { codeOf, react, tokenOf } from './support/reactors.ts';
 import { startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
 import {
@@ -235,6 +237,44 @@ describe('a long answer', () => {
   });
   test('without values passes as it came', async () => {
     for (const mode of ['mask', 'block', 'off']) expect((await ask(mode, say(filler))).body.equals(filler)).toBe(true);
+  });
+});
+
+describe('an answer that is after the memory', () => {
+  test('is not kept: 32 MB of zeros behind the beginning of a value pass as they come', async () => {
+    const piece = Buffer.alloc(1024 * 1024);
+    const zeros: Answering = async (response) => {
+      response.writeHead(200, { 'content-type': 'application/octet-stream' });
+      response.write(NUMBER.slice(0, 9));
+      for (let count = 0; count < 32; count += 1) if (!response.write(piece)) await once(response, 'drain');
+      response.end();
+    };
+    await ask('mask', zeros);
+    const memory = watchMemory({ megabytes: 96 });
+    const { body, isWhole } = await ask('mask', zeros);
+    memory.end();
+    expect([isWhole, body.length, body.subarray(0, 9).toString()]).toEqual([
+      true,
+      9 + 32 * piece.length,
+      NUMBER.slice(0, 9),
+    ]);
+    expect(body.subarray(9).every((byte) => byte === 0)).toBe(true);
+  });
+  test('is broken off where more than 1 MB may be the beginning of one value', async () => {
+    const value = Array.from({ length: 2_000 }, (_, at) => ((at * 7_919) % 36).toString(36)).join('');
+    const inHtml = (text: string): string =>
+      text.replaceAll(/./g, (each) => `&#${String(each.charCodeAt(0)).padStart(23, '0')};`);
+    const long = await tokenOf(server, value);
+    const headers = { 'x-long': `{{ ${long} }}` };
+    const escaped = inHtml(inHtml(value));
+    expect(escaped.length).toBeGreaterThan(1_200_000);
+    const stream: Answering = (response) => {
+      response.writeHead(200, { 'content-type': 'text/html' });
+      response.end(escaped);
+    };
+    const { isWhole, body } = await ask('mask', stream, { headers });
+    expect([isWhole, body.length]).toEqual([false, 0]);
+    await expect.poll(newestRun).toMatchObject({ outcome: 'failed', error: 'DECODE', destination_status: 200 });
   });
 });
 

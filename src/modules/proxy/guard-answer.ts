@@ -21,6 +21,12 @@ import type { AnswerWithin } from './request.ts';
 /** A body of at most this size is searched to its end before its first byte goes on: an echo in it can be a 502. */
 export const HELD_BYTES_MAX = 1024 * 1024;
 
+/**
+ * Of what may be the beginning of a value. A value has at most 32 KB, and programs write 12 bytes for a character: who answers with
+ * escapes of escapes of escapes is after the memory.
+ */
+const BEGUN_BYTES_MAX = HELD_BYTES_MAX;
+
 const ECHOES = 'SVC-ECHOES';
 
 type GuardedAnswer = {
@@ -113,6 +119,7 @@ const searchAnswer = async (ctx: ReactorsContext, answer: AnswerWithin, wanted: 
       const pieces = await ctx.accounts.runInTurns(account, scanner.push(chunk));
       take(scanner.echoes - before);
       before = scanner.echoes;
+      if (scanner.held > BEGUN_BYTES_MAX) throw new EgressFault('DECODE');
       yield* pieces;
     }
     const rest = scanner.end();

@@ -36,12 +36,26 @@ export type DecoderOptions = {
 /** Takes a decoded byte with its place in the stream. */
 type Take = (byte: number, start: number, end: number) => void;
 
+/** Zero bytes that stand for nothing between two characters: UTF-32 has three. Behind more of them, no value goes on. */
+const ZEROS_MAX = 3;
+
 /** Decodes one level of escapes. Bytes of an escape that is no escape are literal. */
 const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
   const bytes = new Uint8Array(ESCAPE_BYTES_MAX);
   const starts = new Float64Array(ESCAPE_BYTES_MAX);
   const ends = new Float64Array(ESCAPE_BYTES_MAX);
   let length = 0;
+  let zeros = 0;
+
+  const pass: Take = (byte, start, end) => {
+    zeros = 0;
+    take(byte, start, end);
+  };
+
+  const passZero = (start: number, end: number): void => {
+    zeros += 1;
+    if (zeros > ZEROS_MAX) take(0, start, end);
+  };
 
   const copyFrom = (used: number) =>
     Array.from({ length: length - used }, (_, index) => {
@@ -58,16 +72,17 @@ const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
     const start = starts[0] as number;
     const end = ends[used - 1] as number;
     length = 0;
-    if (!isRead) take(bytes[0] as number, start, end);
-    else if (read.isByte && read.point >= 0) take(read.point, start, end);
-    else if (read.point >= 0) for (const byte of utf8Of(read.point)) take(byte, start, end);
+    if (!isRead) pass(bytes[0] as number, start, end);
+    else if (read.point < 0) passZero(start, end);
+    else if (read.isByte) pass(read.point, start, end);
+    else for (const byte of utf8Of(read.point)) pass(byte, start, end);
     if (isRead) decoded();
     if (again) for (const each of again) step(...each);
     if (isEnd && length > 0) settle(true);
   };
 
   const step: Take = (byte, start, end) => {
-    if (length === 0 && ((escapeStarts[byte] as number) & kinds) === 0) return take(byte, start, end);
+    if (length === 0 && ((escapeStarts[byte] as number) & kinds) === 0) return pass(byte, start, end);
     bytes[length] = byte;
     starts[length] = start;
     ends[length] = end;
@@ -77,6 +92,10 @@ const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
 
   return {
     step,
+    /** Goes on elsewhere in the stream. */
+    wake: (): void => {
+      zeros = 0;
+    },
     end: (): void => {
       if (length > 0) settle(true);
     },
@@ -129,6 +148,8 @@ export const createEchoDecoder = (
     },
     wake: (raw, at) => {
       isAwake = true;
+      first.wake();
+      second?.wake();
       starts ??= new Float64Array(size);
       state = raw.state;
       for (let back = depths[state] as number; back > 0; back -= 1) {

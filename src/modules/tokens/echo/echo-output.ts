@@ -9,6 +9,8 @@ type Match = { start: number; end: number; mask: { reading: number; pattern: Pat
 
 export type EchoOutput = {
   readonly echoes: number;
+  /** Bytes that came and have not gone on. */
+  readonly held: number;
   push(bytes: Uint8Array): void;
   /** Notes a match; of overlapping ones the first gives the mask. */
   mask(start: number, end: number, reading: number, pattern: Pattern): void;
@@ -118,6 +120,9 @@ export const createEchoOutput = (place: EchoPlace, start: number): EchoOutput =>
   return {
     get echoes() {
       return matches.reduce((sum, { mask }) => sum + Number(mask !== undefined), written);
+    },
+    get held() {
+      return came - gone;
     },
     push: (bytes) => {
       held.push({ at: came, bytes });

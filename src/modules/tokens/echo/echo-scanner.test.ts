@@ -221,6 +221,29 @@ describe('a stream', () => {
     expect(out.map(String)).toEqual(['a ', '{{ card }} b']);
     expect(bytes.toString()).toBe('a {{ card }} b');
   });
+  /** In bytes: the longest spelling of a value here, in escapes. */
+  const HELD_MAX = 4_096;
+  it.each([
+    ['zeros behind a beginning', '4242', '\0'],
+    ['escaped zeros behind a beginning', '4242', '%00'],
+    ['zeros between its characters', '', `4${'\0'.repeat(8)}2`],
+    ['the beginning again and again', '', '424242424242424'],
+    ['the beginning in escapes', '', '\\u0034\\u0032\\u0034\\u0032 '],
+    ['a number of HTML without an end', '4242&#', '0'],
+    ['a character of JavaScript without an end', '4242\\u{', '0'],
+    ['blanks behind the name of a code', '"cvc":', ' '],
+    ['zeros behind the digits of a code', '"cvc": 123', '\0'],
+  ])('keeps back little of %s', (_, beginning, repeated) => {
+    const scanner = createEchoScanner(search, 'text');
+    const chunks = [Buffer.from(beginning), ...Array.from({ length: 16 }, () => Buffer.alloc(16_384, repeated))];
+    const came = Buffer.concat(chunks);
+    const passed: Uint8Array[] = [];
+    for (const chunk of chunks) {
+      passed.push(...runAtOnce(scanner.push(chunk)));
+      expect(scanner.held).toBeLessThan(HELD_MAX);
+    }
+    expect(Buffer.concat([...passed, ...scanner.end()]).equals(came)).toBe(scanner.echoes === 0);
+  });
   it('of bytes without values is unchanged, 100,000 times', () => {
     const alphabet = Buffer.from('4242 42-\\u00"&#;%xcvs:=<>+aZ\0{}');
     let seed = 7;

@@ -51,6 +51,8 @@ export type EchoScanner = {
   end(): Uint8Array[];
   /** Values found so far, also those that were not passed on yet. */
   readonly echoes: number;
+  /** Bytes that are kept back: they may be the beginning of a value. */
+  readonly held: number;
 };
 
 const anyEscape = escapeKinds.json | escapeKinds.html | escapeKinds.percent | escapeKinds.plus;
@@ -177,6 +179,9 @@ export const createEchoScanner = (search: EchoSearch, place: EchoPlace, prefix =
   return {
     get echoes() {
       return scan.output.echoes;
+    },
+    get held() {
+      return scan.output.held;
     },
     *push(bytes) {
       scan.output.push(bytes);

@@ -4,7 +4,7 @@ import { join } from './people.ts';
 import type { SharedServer, TestTenant } from './server.ts';
 
 /** What stands for a parameter of a route where nothing has it. */
-const NO_ID = '00000000-0000-4000-8000-000000000000';
+export const NO_ID = '00000000-0000-4000-8000-000000000000';
 
 const card = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
 

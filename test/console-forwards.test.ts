@@ -199,6 +199,8 @@ describe('Send again', () => {
     expect(page.text).toContain(`href="${PATH}/${id}"`);
     const [, new_id = ''] = /forwards\/([^?]+)\?/.exec(answer.headers.get('location') ?? '') ?? [];
     expect(await read(new_id)).toMatchObject({ state: 'answered', replay_of: id, actor_id: owner.user_id });
+    expect(textOf(await show(`${PATH}/${new_id}`))).not.toContain('It was sent again before');
+    expect(await show(`${PATH}/${id}`)).toContain(`It was sent again before: <a href="${PATH}/${new_id}"`);
     expect(sent()).toHaveLength(2);
   });
 

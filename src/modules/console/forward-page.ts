@@ -4,6 +4,7 @@ import { maskedText, shownText } from '../code/shown.ts';
 import { listNames, type NamedRow } from '../logs/name-rows.ts';
 import type { ForwardRecord, ShownBody } from '../proxy/forwards/records.ts';
 import { isStoredAt } from '../proxy/forwards/stored.ts';
+import { findReplay } from '../runs/forward-rows.ts';
 import { copyMenu } from './copy.ts';
 import { onceHeader } from './form-fields.ts';
 import { fieldProblem, idOf, invalidAttributes, problemsNotice, tryAgain } from './forms.ts';
@@ -121,11 +122,10 @@ const NOT_SENT = 'It was not sent again.';
 /** A form that was refused. */
 type Refused = { above?: Html; sure?: string[]; proxy_id: string; form_id: string };
 
-const againCard = (
-  visit: Visit,
-  forward: ForwardRecord,
-  { proxies, refused }: { proxies: readonly NamedRow[]; refused: Refused | undefined },
-): Html | undefined => {
+/** `replay_id`: of its first replay. */
+type Again = { proxies: readonly NamedRow[]; replay_id: string | undefined; refused: Refused | undefined };
+
+const againCard = (visit: Visit, forward: ForwardRecord, { proxies, replay_id, refused }: Again): Html | undefined => {
   const { session, ctx } = visit;
   const { id, state, proxy_id, destination_host } = forward;
   if (!may(session, 'forward:replay') || !may(session, 'token:use')) return undefined;
@@ -135,7 +135,7 @@ const againCard = (
   const sure = refused?.sure ?? [];
   const others = proxies.filter((each) => each.id !== proxy_id).map((each) => [each.id, each.name] as const);
   const choices = [['', `As before, to ${destination_host}`] as const, ...others];
-  return html`<section class="card" id="again"><h2>Send again</h2><p>${tick.risk} It is a new request of yours, with the rules and limits of now.</p>
+  return html`<section class="card" id="again"><h2>Send again</h2>${replay_id !== undefined && notice('warn', html`It was sent again before: <a href="${FORWARDS_PATH}/${replay_id}">the record of that</a>.`)}<p>${tick.risk} It is a new request of yours, with the rules and limits of now.</p>
 <form method="post" action="${FORWARDS_PATH}/${id}/replay">${csrfField(session)}<input type="hidden" name="form_id" value="${refused?.form_id ?? ctx.newUuid()}">
 ${may(session, 'proxy:read') && html`<label>Through<small>Another proxy, or one that was changed, gets no headers of the first client but those of the body, and Accept.</small><select name="proxy_id">${optionsOf(choices, refused?.proxy_id ?? '')}</select></label>`}
 <label class="check"><input type="checkbox" name="sure" value="${state}" required${invalidAttributes('sure-problem', sure)}>${tick.text}${fieldProblem('sure-problem', sure)}</label>
@@ -147,10 +147,12 @@ const readForward = async (visit: Visit, id: string, more: Record<string, string
 
 const showForward = async (visit: Visit, forward: ForwardRecord, refused?: Refused): Promise<string> => {
   const { id, token_ids, state } = forward;
-  const [names, tokens, proxies] = await Promise.all([
+  const db = visit.ctx.db.for(visit.session);
+  const [names, tokens, proxies, replay_id] = await Promise.all([
     findForwardNames(visit, [forward]),
     tokensCard(visit, token_ids, 'It has no token.'),
-    listNames(visit.ctx.db.for(visit.session), 'proxy', PROXIES_MAX),
+    listNames(db, 'proxy', PROXIES_MAX),
+    findReplay(db.query, db.tenant_id, id),
   ]);
   const isNew = visit.query('done') === 'replayed';
   const main = html`<p class="quiet"><a href="${FORWARDS_PATH}">Forwards</a></p>
@@ -159,7 +161,7 @@ ${copyMenu(visit, { id, call: { path: `/forwards/${id}` } })}
 ${isNew && notice(state === 'answered' ? 'good' : 'warn', 'Sent again: this is the record of the new request.')}
 ${refused?.above}
 <div class="columns"><div>${timelineCard(visit, forward, names)}${bodiesCard(visit, forward)}${tokens}</div>
-<div>${againCard(visit, forward, { proxies, refused })}${detailsCard(visit, forward, names)}</div></div>`;
+<div>${againCard(visit, forward, { proxies, replay_id, refused })}${detailsCard(visit, forward, names)}</div></div>`;
   return consolePage(visit.session, { title: 'Forward', section: 'Forwards', main });
 };
 

@@ -7,7 +7,7 @@ const cores = Number(process.argv[2]);
 const parent = process.ppid;
 const sleeper = new Int32Array(new SharedArrayBuffer(4));
 
-/** By CPU time, not by the clock: beside other work it gets the CPU later, not less of it. */
+/** CPU time, not wall-clock time: beside other work the process gets the CPU later, not less of it. */
 const usedMs = (): number => {
   const { user, system } = process.cpuUsage();
   return (user + system) / 1000;

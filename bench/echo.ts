@@ -13,7 +13,7 @@ const ROUNDS = 5;
 const MEGABYTE = 1024 * 1024;
 const BODY_BYTES = 32 * MEGABYTE;
 const AT_LEAST = 0.6;
-/** As `proxy-memory` allows for bodies that are not searched. */
+/** Memory that `proxy-memory` allows for bodies that are not searched. */
 const MEMORY_AT_MOST_MB = 96;
 const SAMPLE_MS = 20;
 

@@ -22,7 +22,7 @@ export const scriptPath = (name: string): string => fileURLToPath(new URL(name, 
 
 export const METRICS_TOKEN = 'of-the-bench-'.repeat(4);
 const ROUNDS = Number(process.env['BENCH_ROUNDS'] ?? 5);
-/** Of one measurement. Where requests are few it takes longer, as a p99 needs samples above it. A round of a row takes a minute. */
+/** Seconds of one measurement: more if requests are few, as a p99 needs samples above it. A round of a row takes a minute. */
 const SECONDS_LEAST = 8;
 const SECONDS_MOST = 10;
 const SAMPLES_LEAST = 2_000;
@@ -41,7 +41,7 @@ const ATTACK_REST_MS = 3_000;
 /** In ms: an attack may make the p50 and p99 of others so long, also where a burner makes them shorter. */
 const P50_ENOUGH_MS = 5;
 const P99_ENOUGH_MS = 30;
-/** Of the usual 100,000 cards. */
+/** Share of the usual 100,000 cards. */
 const FILLED_SHARE = Number(process.env['BENCH_FILLED'] ?? 1);
 
 const SLEEPING =

@@ -6,7 +6,7 @@ import { headersOf } from './turns.ts';
 
 export const CARDS = 100_000;
 const TENANTS = 10;
-/** Of the cards, the first tenant has this share. */
+/** The first tenant has this share of the cards. */
 const FIRST_TENANT_SHARE = 0.5;
 const LOG_ROWS = 300_000;
 const CARDS_PER_REQUEST = 100;

@@ -183,7 +183,7 @@ export const lists = async () => {
     }
     await client.connect();
     await insertLogs(client, LOG_ROWS);
-    // As every connection of the server has it.
+    // Every connection of the server has this setting.
     await client.query('SET enable_seqscan = off');
     await client.query('VACUUM ANALYZE');
 

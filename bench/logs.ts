@@ -133,7 +133,7 @@ export const logs = async (): Promise<Record<string, unknown>> => {
       await partition(client, isMonthly);
       await client.query(FILL, [ROWS, START_MS, END_MS]);
       await client.query('VACUUM ANALYZE audit_log');
-      // As every connection of the server is.
+      // Every connection of the server has this setting.
       await client.query('SET enable_seqscan = off');
       // Behind row-level security, as the statements of a caller are.
       await client.query(`SET strongroom.tenants = '${TENANT}'`);

@@ -7,7 +7,7 @@ import { hostilePrograms } from '../test/hostile/programs.ts';
 import { openSandbox, runOn, SMALL_ARGS, TRIVIAL } from './sandbox.ts';
 import { round } from './turns.ts';
 
-/** Of the hostile programs, so that all of them are through in two minutes. */
+/** Limits of the hostile programs, so that all of them are through in two minutes. */
 const LIMITS = { wallMs: 2000, cpuMs: 1000, memoryMb: 128, outputBytesMax: 5 * 1024 * 1024 };
 /** Longer code cannot be saved, and so reaches no sandbox. */
 const fair = hostilePrograms.filter(({ code }) => code.length <= CODE_LENGTH_MAX);

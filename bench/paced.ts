@@ -17,7 +17,7 @@ const perSecond = Number(perSecondText);
 const warm = Math.floor(perSecond * WARM_SECONDS);
 const total = warm + Math.floor(perSecond * Number(secondsText));
 const latencies = new Float64Array(total - warm);
-/** By status, or by the code of the error. */
+/** Failures by status, or by the code of the error. */
 const failures: Record<string, number> = {};
 let open = 0;
 let isSent = false;

@@ -52,7 +52,7 @@ export const startDestination = async ({ cert, key } = certificateFor(HOST)): Pr
 type Place = {
   server: RunningServer;
   destination: Destination;
-  /** Of a request to the destination's path. */
+  /** Headers of a request to the destination's path. */
   headers(path: string): Record<string, string>;
 };
 

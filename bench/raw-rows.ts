@@ -32,7 +32,7 @@ let rows = 0;
 const began = performance.now();
 const loop = async (): Promise<void> => {
   while (Date.now() < until) {
-    // As a request of ours writes it: the tokens of a statement share a row of the log.
+    // The tokens of a statement share a row of the log, as those of a request to the server do.
     const log_id = randomUUID();
     const batch = JSON.stringify(
       Array.from({ length: rowsPerStatement }, (_, index) => ({ ...row(log_id), ...(index === 0 && created) })),

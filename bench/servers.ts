@@ -128,7 +128,7 @@ export const startBareWrites = async (
   return { url, stop: () => stopChild(child) };
 };
 
-/** Of connections that see the rows of all tenants. */
+/** Address for connections that see the rows of all tenants. */
 export const databaseOf = async (dataDir: string) => {
   const { findRunningPostgres } = await import('../src/platform/dev-postgres/dev-postgres.ts');
   const address = await findRunningPostgres(dataDir);

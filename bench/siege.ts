@@ -11,7 +11,7 @@ const STEP_SECONDS = 20;
 const OTHERS_PER_SECOND = 10;
 /** Until the memory is read again after the attackers have gone. */
 const REST_MS = 20_000;
-/** Of the usual 100,000 cards: what the others read is found by its id in any number. */
+/** Share of the usual 100,000 cards: what the others read is found by its id in any number. */
 const FILLED_SHARE = Number(process.env['BENCH_FILLED'] ?? 0.1);
 
 export const siege = async () => {

@@ -11,7 +11,7 @@ import { headersOf, round } from './turns.ts';
 
 const EVENTS = 1_000;
 const PER_SECOND = 50;
-/** As long as an attempt may take: each of its deliveries holds a slot until it times out. */
+/** The longest time of an attempt: each delivery to the slow receiver holds a slot until it times out. */
 const SLOW_MS = 15_000;
 /** After the last change: a late event is counted as one, and not waited for without end. */
 const LATE_MS = 60_000;

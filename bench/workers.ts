@@ -8,7 +8,7 @@ import { HOST, startDestination } from './proxy.ts';
 import { remove, type RunningServer, startServer } from './servers.ts';
 import { median, round } from './turns.ts';
 
-/** Of the usual numbers of `fillVault`: 10,000 cards for each of the two servers. */
+/** Share of the usual numbers of `fillVault`: 10,000 cards for each of the two servers. */
 const FILL_SHARE = 0.1;
 const ROUNDS = 3;
 const WARM_SECONDS = 6;

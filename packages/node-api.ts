@@ -97,7 +97,7 @@ ${operations.map(writeOperation).join('')}};
 export type Operation = {
   method: string;
   path: string;
-  /** Where the input of the caller goes. */
+  /** Part of the request that has the input of the caller. */
   input?: 'body' | 'query';
   isList?: true;
   takesKey?: true;

@@ -10,9 +10,9 @@ export type Operation = {
   parameters: string[];
   /** What the caller gives beside them. */
   input?: { in: 'body' | 'query'; schema: Schema; isRequired: boolean };
-  /** Of a success; absent where there is none. */
+  /** Schema of a successful answer; absent if there is none. */
   answer?: Schema;
-  /** Of a 207 to a partial batch. */
+  /** Schema of a 207 answer to a partial batch. */
   partial?: Schema;
   /** What a list holds. */
   item?: Schema;

@@ -48,7 +48,7 @@ const startResponder = ({ host, port }: Config, log: Log): Responder => {
     const worker = cluster.fork(withheldVariables());
     const ended = new Promise<void>((resolve) => {
       worker.process.once('close', () => resolve());
-      // Where no process could be made.
+      // Without a pid, the error is that of a process that could not be made.
       worker.process.once('error', () => worker.process.pid === undefined && resolve());
     });
     const ready = new Promise<void>((resolve, reject) => {

@@ -27,7 +27,7 @@ const LOOK_MS = 100;
 
 /** What serves: this process, or workers. */
 export type Serving = {
-  /** Where it listens. */
+  /** Address that it listens on. */
   base_url: string;
   /** The metrics of all that serves. */
   metricsText(): Promise<string>;

@@ -53,7 +53,7 @@ const runningOf = (ctx: Context, serving: Serving): Running => ({
   },
 });
 
-/** Where the text has a reader: a terminal, and the log of a container of the development image, whose terminal it is. */
+/** Whether the text has a reader: a terminal, and the log of a container of the development image, whose terminal it is. */
 const hasReader = ({ logFormat }: Config): boolean => logFormat === 'auto' && (process.stderr.isTTY || IS_IMAGE);
 
 /** @param apiKey the key that this start made. In a container each start shows the key: its file is not at hand. */
@@ -90,7 +90,7 @@ const openMetrics = async (ctx: Context, text: () => Promise<string>): Promise<s
 
 const isSealable = ({ keyShares }: Config): boolean => keyShares.length > 0;
 
-/** Where the vault can be sealed, only workers have the keys of tenants: all that is in their memory goes with them. */
+/** Only workers have the keys of tenants if the vault can be sealed: all that is in their memory goes with them. */
 const hasWorkers = (config: Config): boolean => config.workers > 1 || isSealable(config);
 
 const start = async (config: Config, onDirectoryLost: () => void): Promise<Running> => {

@@ -12,7 +12,7 @@ const REQUEST_BYTES_MAX = 1_024;
 const REQUEST_MS_MAX = 5_000;
 /** Connections that have sent no request yet: a few operators. One more ends the oldest, which may never send one. */
 const SILENT_MAX = 16;
-/** Of the address of a Unix socket in Linux, with the zero at its end. */
+/** Bytes of the address of a Unix socket in Linux, with the zero at its end. */
 const PATH_BYTES_MAX = 108;
 
 export const UNSEAL_REQUESTS = ['share', 'status', 'drop', 'seal'] as const;

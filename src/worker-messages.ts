@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { operationNameSchema } from './platform/base/held-operations.ts';
 
-/** Where a worker reads root keys that operators gave as shares. */
+/** Descriptor from which a worker reads root keys that operators gave as shares. */
 export const KEYS_FD = 4;
 
 /** Secrets go to a worker by message: its environment and command line are in /proc for every process of the user. */
@@ -22,7 +22,7 @@ const toWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('held'), operation: operationNameSchema, is_fatal: z.boolean() }),
   /** These tenants have heavy work. */
   z.object({ kind: z.literal('heavy_tenants'), tenant_ids: z.array(z.string()) }),
-  /** Where the heavy worker listens; null where there is none now. */
+  /** Socket of the heavy worker; null where there is none now. */
   z.object({ kind: z.literal('heavy_worker'), socket: z.string().nullable() }),
   /** Asks for the figures of the worker. */
   z.object({ kind: z.literal('send_metrics'), id: z.number() }),
@@ -30,7 +30,7 @@ const toWorker = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('metrics_text'), id: z.number(), text: z.string() }),
 ]);
 
-/** As `MetricReport` of platform/metrics. What is no number becomes null in JSON. */
+/** A `MetricReport` of platform/metrics. What is no number becomes null in JSON. */
 const metricReport = z.object({
   name: z.string(),
   help: z.string(),

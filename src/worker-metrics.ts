@@ -41,7 +41,7 @@ export type WorkerFigures = {
   text(): Promise<string>;
 };
 
-/** Of a process that only supervises. */
+/** Metrics of a process that only supervises. */
 const metricsOfSupervisor = (): Metrics => {
   const metrics = createMetrics();
   metrics.watchProcess();
@@ -84,7 +84,7 @@ export const createWorkerFigures = (
     const reports = await Promise.all(asked.map(reportOf));
     states.silent = asked.length - states.answering;
     if (ended.length > 1) past.splice(0, ended.length, await addReports(ended));
-    // Of the workers first: of some metrics the first value stands.
+    // The reports of workers come first: of some metrics the first value stands.
     return renderMetrics([...reports, ...ended, await own.report()]);
   };
 

@@ -74,7 +74,7 @@ const closeLastConnection = (worker: Worker): void => {
 
 export type WorkerProcess = {
   worker: Worker;
-  /** Where it listens. @throws StartError where it ends before. */
+  /** Address that it listens on. @throws StartError where it ends before. */
   ready: Promise<string>;
   ended: Promise<{ code: number | null; signal: string | null }>;
 };
@@ -92,10 +92,10 @@ export type WorkerListener = {
 };
 
 export type Launch = {
-  /** Where the lines of its log go. */
+  /** Stream for the lines of its log. */
   output: DestinationStream;
   listener: WorkerListener;
-  /** Where the heavy worker listens; undefined for any other. */
+  /** Socket of the heavy worker; undefined for any other. */
   heavySocket?: string | undefined;
 };
 
@@ -117,7 +117,7 @@ export const launchWorker = (ctx: Context, { output, listener, heavySocket }: La
     if (operation) listener.held(worker, operation, true);
   });
   closeLastConnection(worker);
-  // Where no process can be made now; `close` follows.
+  // The error is that of a process that cannot be made now; `close` follows.
   worker.on('error', (error) => ctx.log.error({ error }, 'a worker has a failure'));
   const ended: WorkerProcess['ended'] = new Promise((resolve) => {
     worker.process.once('close', (code, signal) => resolve({ code, signal }));

@@ -9,8 +9,8 @@ import { makeCluster, type Node, runOn, SUPERUSER } from './cluster.ts';
 import { migrations, root, say } from './commands.ts';
 
 /**
- * By reason: names of files without the folder `process`, or how they begin. Single tests that make triggers on distributed tables,
- * or change rows by statements that Citus refuses, skip themselves.
+ * Patterns by reason: names of files without the folder `process`, or how they begin. Single tests that make triggers on
+ * distributed tables, or change rows by statements that Citus refuses, skip themselves.
  */
 const EXCLUDED: Record<string, RegExp> = {
   'concern what runs beside the database: the sandbox, the way out, forwarding, pages in a browser, documents, packages':

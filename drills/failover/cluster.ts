@@ -249,7 +249,7 @@ export const startCluster = async (directory: string) => {
     },
     killPostgres: (name: NodeName): void => killPostgres(get(name)),
     killNode: (name: NodeName): Promise<void> => killNode(get(name)),
-    /** As systemd does after the machine has booted. */
+    /** Starts what systemd starts after the machine has booted. */
     startNode: (name: NodeName): void => {
       startEtcd(get(name));
       startPatroni(get(name));

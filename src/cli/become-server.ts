@@ -1,7 +1,7 @@
 // Replaces the process of the command line by the server, which needs flags of Node that only a start can set.
 import { fileURLToPath } from 'node:url';
 
-/** As in bin/start.sh and the Dockerfile. */
+/** The same flags are in bin/start.sh and the Dockerfile. */
 export const SERVER_FLAGS = ['--disable-sigusr1', '--min-semi-space-size=16', '--max-semi-space-size=16'];
 
 /** The process keeps its id and gets the new program, so that signals reach the server. Needs the built files. */

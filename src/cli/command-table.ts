@@ -124,7 +124,7 @@ const suggestion = (given: string, known: Iterable<string>, prefix = ''): string
   return nearest === undefined ? '' : ` Did you mean ${prefix}${nearest}?`;
 };
 
-/** Where the help is, after an error: the help itself would push the error out of the terminal. */
+/** Sentence that leads to the help, after an error: the help itself would push the error out of the terminal. */
 export const moreHelp = (...words: string[]): string =>
   `Options and examples: ${[PROGRAM, ...words, '--help'].join(' ')}`;
 

@@ -63,7 +63,7 @@ export type CommandText = {
   /** Further sentences for its own help. */
   more?: string;
   operand?: string;
-  /** Of an operand that is a file or a directory: whether the command reads it, or writes it. */
+  /** Whether the command reads or writes its operand, which is a file or a directory. */
   file?: 'read' | 'written';
   /** Whether the command also runs without its operand. */
   isOperandOptional?: boolean;

@@ -33,7 +33,7 @@ type VersionReport = {
   openssl: string;
   /** The packages of the PostgreSQL client and of the isolate, by name. */
   packages: Record<string, string | null>;
-  /** Of the optional package for development; null if it is not installed. */
+  /** Version of the optional package for development; null if it is not installed. */
   embedded_postgresql: string | null;
   system: string;
   glibc: string | null;

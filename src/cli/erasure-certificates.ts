@@ -20,7 +20,7 @@ const isSigned = (ctx: Context, { tenant_id, certificate }: ListedCertificate): 
   return document?.['type'] === CERTIFICATE && document['tenant_id'] === tenant_id;
 };
 
-/** Where the deletion of a tenant stands. Refused: its row was changed in the database. */
+/** State of the deletion of a tenant. Refused: its row was changed in the database. */
 type DeletionState = 'deleting' | 'issued' | 'refused';
 const deletionTexts: Record<DeletionState, string> = {
   deleting: 'rows are being deleted',

@@ -9,7 +9,7 @@ import { UsageError } from './command.ts';
 export type Columns = Record<string, Json>;
 
 /**
- * Where the value of a column goes: `data`, `data.NAME`, `metadata.KEY`, `container` or `expires_at`. The target
+ * Targets of the values of columns: `data`, `data.NAME`, `metadata.KEY`, `container` or `expires_at`. The target
  * `data.expiration` is both month and year of a card, of a column such as `09/31`.
  */
 export type Mapping = {

@@ -107,7 +107,7 @@ const readState = (path: string): ImportState | undefined => {
 };
 
 type ImportFiles = {
-  /** Where an earlier run stopped. */
+  /** State in which an earlier run stopped, or that of a new import. */
   readonly state: ImportState;
   /** Appends lines, then records that they are written. @throws StartError. */
   write(result: string, faults: string, state: Omit<ImportState, 'of' | 'resultBytes' | 'faultBytes'>): Promise<void>;

@@ -278,7 +278,7 @@ const writeOnce = async (
     }
     return verifyLogArchive(path);
   }
-  // Of a run that was stopped, or that kept the partition.
+  // The archive is of a run that was stopped, or that kept the partition.
   const archived = await verifyLogArchive(path);
   const { lines } = await tallyOf(readLogPartition(session, partition.name));
   if (proof && !archived.proof)

@@ -18,7 +18,7 @@ export const COMPOSE_COMMANDS = [
   'docker compose run --rm -T api admin bootstrap --tenant-name Demo',
 ] as const;
 
-/** Where docker-compose.yml of the vault in production mode is, for those who are elsewhere: `npm run setup` writes there. */
+/** Directory of docker-compose.yml of the vault in production mode, for those who are elsewhere: `npm run setup` writes there. */
 export const COMPOSE_DIRECTORY = 'deploy/compose';
 
 /** What says why `docker compose up` failed: it names the container only. */

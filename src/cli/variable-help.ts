@@ -5,8 +5,8 @@ import { aligned } from './command-table.ts';
 type VariableName = keyof typeof environmentSchema.shape;
 
 /**
- * As many as the help has commands: what most servers set, and no more than a person reads. With a text of their own, for the help
- * is answered at once: the schema would load packages.
+ * First variables of the help, as many as it has commands: what most servers set, and no more than a person reads. They have a
+ * text of their own, for the help is answered at once: the schema would load packages.
  */
 export const firstVariables = {
   NODE_ENV: 'production switches every development convenience off',

@@ -92,7 +92,7 @@ export type ListedVaultKey = {
   purpose: string;
   created_at: Date;
   root_key: string;
-  /** Of a data key: values that are sealed under it. */
+  /** Number of values that are sealed under it, if it is a data key. */
   rows?: number;
 };
 

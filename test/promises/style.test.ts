@@ -1,4 +1,4 @@
-// Names and comments of tests can be read by themselves: they are short, and have no ids of reviews or plans. Files close what they open.
+// Names and comments can be read by themselves: short, with a subject, without ids of reviews or plans. Files close what they open.
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -8,6 +8,9 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 
 /** Longer names are cut off in the reports of most tools. */
 const NAME_LENGTH_MAX = 90;
+
+/** The comments of these folders are sentences or noun phrases that name their subject. */
+const FOLDERS_WITH_SUBJECTS = ['src', 'src/platform/**', 'src/cli/**', 'packages/**', 'bench/**', 'drills/**'];
 
 const textOf = (file: string): string => readFileSync(join(root, file), 'utf8');
 
@@ -50,5 +53,16 @@ test('tests that a few digits are absent search a text without drawn ids', () =>
       .filter(([, subject = '']) => !/without\w+\(/.test(subject))
       .map(([line]) => [file, line]),
   );
+  expect(found).toEqual([]);
+});
+
+test('no line of a comment begins with a word that leaves its subject out', () => {
+  const files = globSync(
+    FOLDERS_WITH_SUBJECTS.map((folder) => `${folder}/*.{ts,tsx,js,cjs,mjs,css}`),
+    { cwd: root, exclude: (path) => !isOurs(path) },
+  );
+  const riddle = /(?:\/\*\*?|\/\/|^\s*\*) (?:Of|As|By|Where|Whose|Whom) .*/gm;
+  const found = files.flatMap((file) => [...textOf(file).matchAll(riddle)].map(([line]) => `${file}: ${line}`));
+  expect(files.length).toBeGreaterThan(400);
   expect(found).toEqual([]);
 });

@@ -9,7 +9,7 @@ export type Surroundings = {
   readonly stdout: Writable;
   readonly stderr: Writable;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Where relative paths of files begin. */
+  /** Relative paths of files begin here. */
   readonly directory: string;
   /** Waits between two looks at the log. Ends the following where it is rejected. */
   readonly sleep?: (ms: number) => Promise<void>;

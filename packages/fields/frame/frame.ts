@@ -52,7 +52,7 @@ const start = ({ mount, type, session_key, look: firstLook }: Hello, port: Messa
   const kind = kindOf(field, type);
   const isNumber = kind.autocomplete === 'cc-number';
   const isCode = type === CODE_TYPE;
-  /** Of a stored card, which has no frame of its number beside this one. */
+  /** Code length of a stored card, which has no frame of its number beside this one. */
   const ofCard = isCode && codeLength !== undefined ? { cvc: Number(codeLength) } : undefined;
   const label = make('label', { for: 'input' });
   const message = make('p', { id: 'message', role: 'alert' });

@@ -140,7 +140,7 @@ const kinds: Partial<Record<FieldName, Kind>> = {
   account_number: account,
 };
 
-/** Of the field `value`, by the type of the token. Other types take any text. */
+/** Kinds of the field `value`, by the type of the token. Other types take any text. */
 const kindsOfTypes: Record<string, Kind> = {
   card_number: number,
   us_bank_routing_number: routing,

@@ -6,7 +6,7 @@ import type { BrandRules } from './brands.ts';
 export type Sibling = {
   session: string;
   mount: string;
-  /** Of the token that the form makes. */
+  /** Type of the token that the form makes. */
   type: string;
   field: FieldName;
   /** Shows what is wrong with the field. */
@@ -14,7 +14,7 @@ export type Sibling = {
   /** What was typed. Only where there is no problem. */
   data(): unknown;
   clear(): void;
-  /** Of the frame of a card number. */
+  /** Brand in the frame of a card number. */
   brand: BrandRules | undefined;
   /** Call after the brand has changed. */
   show(): void;

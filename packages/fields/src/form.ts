@@ -49,9 +49,9 @@ export type FormEvents<Field extends FieldName = FieldName> = {
 
 export class FieldsError extends Error {
   readonly code: FieldsErrorCode;
-  /** Of `invalid_fields`: what is wrong. */
+  /** Problems of the fields, for `invalid_fields`. */
   readonly errors: FieldProblems;
-  /** Of `frame_missing`: which one. */
+  /** Field whose frame is missing, for `frame_missing`. */
   readonly field: FieldName | undefined;
   constructor(code: FieldsErrorCode, { errors = {}, field }: { errors?: FieldProblems; field?: FieldName } = {}) {
     super(`Strongroom fields: ${code}`);

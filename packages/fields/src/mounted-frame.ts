@@ -32,7 +32,7 @@ export const mountFrame = (
   iframe.allow = 'shared-autofill';
   iframe.referrerPolicy = 'no-referrer';
   iframe.dataset['strongroomField'] = field;
-  // By the object model, which a strict policy of the page allows. The frame sets the height when it is ready.
+  // The object model sets styles, which a strict policy of the page allows. The frame sets the height when it is ready.
   Object.assign(iframe.style, { border: '0', display: 'block', height: '3.5em', width: '100%' });
   iframe.src = `${origin}${path}`;
 

@@ -8,7 +8,7 @@ export type FieldName = 'number' | 'expiry' | 'cvc' | 'name' | 'routing_number' 
 export const CARD_FIELDS = ['number', 'expiry', 'cvc', 'name'] as const;
 export const BANK_FIELDS = ['account_number', 'routing_number'] as const;
 export const TEXT_FIELDS = ['value'] as const;
-/** Of a form that makes no token: it sends the security code of a stored card again. */
+/** Fields of a form that makes no token: it sends the security code of a stored card again. */
 export const CODE_FIELDS = ['cvc'] as const;
 
 /** The type of such a form. */
@@ -65,7 +65,7 @@ export type FieldState = {
   focused: boolean;
   /** Only when the person has left the field, or tried to send it. */
   problem?: FieldProblem | undefined;
-  /** Of the card number. */
+  /** Brand of the card number. */
   brand?: Brand | undefined;
 };
 
@@ -128,7 +128,7 @@ export type Hello = {
   strongroom: 'fields';
   /** Random, for all frames of one mount. */
   mount: string;
-  /** Of the token, or `cvc`. */
+  /** Type of the token, or `cvc`. */
   type: string;
   look: Look;
   /** For the frame that creates the token only, and of the session in the address of that frame. */

@@ -10,7 +10,10 @@ export type CallOptions = {
   signal?: AbortSignal;
   /** For one attempt, in ms. */
   timeout?: number;
-  /** Of POST, PUT and PATCH. Default: one of the call's own, the same for each attempt. A call of a later process needs yours. */
+  /**
+   * Idempotency key of POST, PUT and PATCH. Default: one of the call's own, the same for each attempt. A call of a later process
+   * needs yours.
+   */
   idempotencyKey?: string;
   /** Names the request in the log of the vault. */
   traceId?: string;

@@ -12,7 +12,10 @@ export { data, type Expression, expression, type FilterArgument, record, ref } f
 export type { AnswerInfo, Clock, ProxyInit };
 
 export type StrongroomOptions = {
-  /** Of an application: `svc_live_...`. A variable of the environment may be undefined: that is a TypeError. Not needed for a stored proxy with `require_auth: false`. */
+  /**
+   * Key of an application: `svc_live_...`. A variable of the environment may be undefined: that is a TypeError. Not needed for a
+   * stored proxy with `require_auth: false`.
+   */
   apiKey: string | undefined;
   /** Such as `https://vault.example.com`. */
   baseUrl: string | undefined;

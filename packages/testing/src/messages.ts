@@ -4,7 +4,7 @@
 export type Asked = {
   /** The directory of the package `strongroom`. */
   server: string;
-  /** Where the vault gets a directory of its own. */
+  /** Directory in which the vault gets one of its own. */
   directory: string;
   /** All that the vault's process gets. */
   environment: Record<string, string>;

@@ -13,11 +13,11 @@ import type { Asked, Told } from './messages.ts';
 export { cards, type ReceivedRequest };
 
 export type VaultOptions = {
-  /** Of the vault on 127.0.0.1. Default: a free one. */
+  /** Port of the vault on 127.0.0.1. Default: a free one. */
   port?: number;
-  /** Where the vault gets a directory of its own, which goes with it. Default: that of the system for temporary files. */
+  /** Directory in which the vault gets one of its own, which goes with it. Default: that of the system for temporary files. */
   directory?: string;
-  /** Where prepared databases are kept between starts. Default: `strongroom-testing` in the user's cache directory. */
+  /** Directory that keeps prepared databases between starts. Default: `strongroom-testing` in the user's cache directory. */
   cacheDirectory?: string;
   /** Further variables of the vault, such as `{ CVC_TTL: '5m' }`: docs/operations/configuration.md lists them. */
   environment?: Record<string, string>;

@@ -116,7 +116,7 @@ const manifestSchema = z.looseObject({
   /** Rows of each tenant. */
   tenants: z.record(z.string(), whole),
   file: z.object({ name: z.string(), bytes: whole, sha256 }),
-  /** Of the lines before compression. */
+  /** Size and digest of the lines before compression. */
   lines: z.object({ bytes: whole, sha256 }),
   /** The newest checkpoint of each tenant over rows of the month. Empty where the log was not signed yet. */
   signed_roots: z.array(z.unknown()),
@@ -134,7 +134,7 @@ export const markOf = ({ from_id, to_id, rows, lines }: LogManifest): ArchiveMar
 
 const SUFFIX = '.jsonl.gz';
 
-/** Where the archive of a partition is: audit-log-2026-08.jsonl.gz. */
+/** Path of the archive of a partition: audit-log-2026-08.jsonl.gz. */
 export const archivePath = (directory: string, partition: LogPartition): string =>
   join(directory, `${partition.name.replaceAll('_', '-')}${SUFFIX}`);
 
@@ -224,7 +224,7 @@ export const writeLogArchive = async (
 ): Promise<LogManifest> => {
   await checkNewFile(path);
   await checkNewFile(manifestPath(path));
-  // Of a run that was stopped before it wrote the rows.
+  // A run that was stopped before it wrote the rows may have left its proof.
   await rm(proofPath(path), { force: true });
   const proofFile = proof && (await writePacked(proofPath(path), proofBytes(proof.lines)));
   const tally = createTally();

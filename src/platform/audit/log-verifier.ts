@@ -36,7 +36,7 @@ export type FindingKind =
 export type Finding = {
   kind: FindingKind;
   tenant_id: string | undefined;
-  /** Of the first leaf that it concerns, from 0. */
+  /** Position of the first leaf that it concerns, from 0. */
   position?: number;
   /** The row. */
   id?: string | undefined;
@@ -62,9 +62,9 @@ export type HeldCheckpoints = ReadonlyMap<string, ReadonlyMap<number, Checkpoint
 type Part = {
   tenant_id: string;
   from: number;
-  /** Of the leaf hashes as they are listed. */
+  /** Frontier of the leaf hashes as they are listed. */
   leaves: Frontier;
-  /** Of the rows, from the first one on that is not what its leaf hash says; null where a row is missing. */
+  /** Frontier of the rows, from the first one on that is not what its leaf hash says; null where a row is missing. */
   rows: Frontier | null | undefined;
   lastId: string | undefined;
   /** The last leaf of the part so far whose row is archived, or is not. */

@@ -14,9 +14,9 @@ export type { Account } from './event-loop.ts';
 const MEGABYTE = 1024 * 1024;
 
 export type Limit = {
-  /** Of all tenants together. */
+  /** Amount that all tenants together may hold. */
   ofAll: number;
-  /** Of one tenant, while few others are active. */
+  /** Amount that one tenant may hold, while few others are active. */
   ofTenantMax: number;
   /** The share of a tenant does not become smaller than this, however many are active. */
   ofTenantLeast: number;
@@ -131,7 +131,7 @@ export type Reservation = {
 export type Accounts = {
   /** What each account may use of the event loop. */
   readonly budgets: LoopBudgets;
-  /** Whose work is heavy. */
+  /** Tenants whose work is heavy. */
   readonly heavyTenants: HeavyTenants;
   /** At once or not at all. @throws too_many_requests where the account has its share; unavailable where nothing is left. */
   reserve(account: Account, name: LimitName, amount: number): Reservation;
@@ -156,11 +156,11 @@ export type Accounts = {
    * @throws what the work throws; too_many_requests; payload_too_large where the request has used more CPU time than it may.
    */
   runInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
-  /** As `runInTurns`, for the end of an operation that has stored something: it is never refused. */
+  /** Does what `runInTurns` does, for the end of an operation that has stored something: it is never refused. */
   finishInTurns<T>(account: Account, slices: Slices<T>): T | Promise<T>;
   /** Counts time of the event loop that was used for the account. It rests as long: see `whenPaid`. */
   charge(account: Account, usedMs: number): void;
-  /** As `charge`, for bytes that an executor sends: they count as heavy work. */
+  /** Does what `charge` does, for bytes that an executor sends: they count as heavy work. */
   chargeHeavy(account: Account, usedMs: number): void;
   /** How long nothing more should be read for work of the account that is under way, in ms: at most 100. */
   restMs(account: Account): number;
@@ -187,7 +187,7 @@ type Waiting = { account: Account; amount: number; grant(): void; refuse(reason:
 type Ledger = {
   limit: Limit;
   held: number;
-  /** By account, and for anonymous clients by address as well. */
+  /** Amounts by account, and for anonymous clients by address as well. */
   heldBy: Map<string, number>;
   /** Accounts that hold something, without addresses. */
   active: number;
@@ -209,7 +209,7 @@ const allIsFull = (name: LimitName): AppError =>
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 
-/** By tenant. What is held by address is in it once more, and left out. */
+/** Amounts by tenant. What is held by address is in `heldBy` once more, and left out. */
 const holdersOf = (heldBy: ReadonlyMap<string, number>): Map<string, number> => {
   const holders = new Map<string, number>();
   for (const [of, held] of heldBy) {
@@ -254,7 +254,7 @@ const REQUEST_CPU_MS = 5_000;
 const REQUEST_CPU_MS_PER_MEGABYTE = 300;
 
 export type AccountOptions = {
-  /** By which work in turns is charged. */
+  /** Clock by which work in turns is charged. */
   clock?: CoreClock;
   /** Reads the idle part of the event loop since it was last read. */
   readIdleShare?: () => number;

@@ -20,7 +20,7 @@ const TENANTS_MAX = 10_000;
 type Use = { workMs: number; atMs: number; heavyUntilMs: number };
 
 export type HeavyTenants = {
-  /** Where the heavy worker listens for their requests; undefined where there is none, and within it. */
+  /** Socket on which the heavy worker listens for their requests; undefined where there is none, and within it. */
   socket: string | undefined;
   /** Counts work in turns of the event loop. Clients without a secret key make no tenant heavy. */
   spend(account: Account, usedMs: number): void;

@@ -90,7 +90,7 @@ const createStandardOutput = (): DestinationStream => {
 
 let standardOutput: DestinationStream | undefined;
 
-/** Where all logs of this process write: each would have a buffer and a listener of its own otherwise. */
+/** Stream of all logs of this process: each would have a buffer and a listener of its own otherwise. */
 export const useStandardOutput = (): DestinationStream => (standardOutput ??= createStandardOutput());
 
 /** What an alarm about a tenant says: names and ids of the vault's own. */

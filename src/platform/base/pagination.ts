@@ -45,7 +45,7 @@ export const pageOf = ({ page = 1, size = PAGE_SIZE_DEFAULT, start }: Partial<Pa
 
 export const CURSOR_EXAMPLE = 'WyIxNzkwMDAwMDAwMDAwIiwiMGY2YWQ2YTQiXQ';
 
-/** Where a page is in its list. Only pages with numbers have totals. */
+/** Position of a page in its list. Only pages with numbers have totals. */
 export const paginationSchema = z
   .object({
     total_items: z

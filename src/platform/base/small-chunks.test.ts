@@ -55,7 +55,7 @@ test.each([
   // 2,000 a second for ten seconds.
   [20_000, 1, 0.5, []],
   [20_000, 1, 0.3, ['refuse']],
-  // As many bytes as the rule asks for on average.
+  // The bytes are as many as the rule asks for on average.
   [50_000, 128, 0, []],
   [5_000, 64, 0, ['refuse']],
   [3_500, 64, 0, []],

@@ -27,7 +27,7 @@ export type BoundColumn = (typeof TOKEN_COLUMNS)[number];
 
 /** A column that is sealed under the data key of the tenant, and re-sealed after a rotation. */
 export type SealedColumn = {
-  /** As in the place of its values, see `Binding`. */
+  /** Record in the binding of its values, see `Binding`. */
   record: string;
   /** Or the column that names it. */
   field: string | { column: 'kind' };
@@ -44,7 +44,7 @@ type Table = {
   backup: 'kept' | 'replaced' | { left: string };
   /** Spread over the workers of a Citus cluster. */
   isDistributed?: true;
-  /** Whose rows of a deleted tenant are deleted in steps; `late`: in one, as only a request that was running has written any. */
+  /** Rows of a deleted tenant are deleted in steps; `late`: in one, as only a request that was running has written any. */
   ofDeletedTenants?: 'swept' | 'late';
   /** What a row is named by within its tenant, where that is not `id`. */
   key?: readonly string[];

@@ -30,7 +30,7 @@ export const defaultMemoryTotalMb = (memoryMb: number): number => {
   return Math.max(share, memoryTotalMbLeast(memoryMb));
 };
 
-/** Of the sandbox and of outgoing requests. */
+/** Variables of the sandbox and of outgoing requests. */
 export const codeVariables = {
   SANDBOX_JAIL: z
     .enum(['auto', 'bwrap', 'landlock', 'none'])

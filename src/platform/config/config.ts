@@ -98,7 +98,7 @@ export type Config = {
   databasePoolMax: number;
   migrateOnStart: boolean;
   drainMs: number;
-  /** Of the provider `local`. Undefined in development: the context generates one in `dataDir`. */
+  /** Root key of the provider `local`. Undefined in development: the context generates one in `dataDir`. */
   rootKey: Buffer | undefined;
   /** They unwrap, and wrap until a rotation begins. */
   previousRootKeys: Buffer[];
@@ -110,7 +110,7 @@ export type Config = {
   erasuresKeptMs: number;
   runsKeptMs: number;
   usageKeptMs: number;
-  /** Of the headers of the API beside SVC, in capital letters. */
+  /** Prefixes of the headers of the API beside SVC, in capital letters. */
   headerPrefixes: string[];
   bodyBytesMax: number;
   proxyBodyBytesMax: number;
@@ -125,14 +125,14 @@ export type Config = {
   devKey: string | undefined;
   /** Whether the endpoints for tests are served. Never in production. */
   testEndpoints: boolean;
-  /** Where prepared databases for tests are kept. */
+  /** Directory that keeps prepared databases for tests. */
   testTemplateDir: string | undefined;
   sandbox: {
     wallKind: 'auto' | 'bwrap' | 'landlock' | 'none';
     /** Whether code may run without isolation by the system. */
     allowWeak: boolean;
     isolation: 'context' | 'isolate';
-    /** Of all executors together, on this machine. */
+    /** Memory of all executors together, on this machine. */
     memoryTotalMb: number;
     wallMs: number;
     cpuMs: number;
@@ -159,7 +159,7 @@ export type Config = {
   docs: boolean;
   sessionIdleMs: number;
   signInLockoutMs: number;
-  /** Of tenants whose settings do not say it. */
+  /** Default for tenants whose settings do not say it. */
   requireSecondFactor: boolean;
   /** Undefined: no mail is sent. */
   mail: MailConfig | undefined;
@@ -436,7 +436,10 @@ export const consoleUrlOf = (
   return url.origin;
 };
 
-/** Where pages of the console link to the API reference and the guides. Undefined where they are off, or on a host that the server does not know. */
+/**
+ * Address to which pages of the console link for the API reference and the guides. Undefined where they are off, or on a host
+ * that the server does not know.
+ */
 export const docsUrlOf = (
   { docs, publicUrl, consoleHost }: Pick<Config, 'docs' | 'publicUrl' | 'consoleHost'>,
   path: '/docs' | '/guides' = '/docs',
@@ -456,8 +459,8 @@ export const publicOriginsOf = (
 };
 
 /**
- * Where this server is for links and redirects: PUBLIC_URL. In production never from the request, whose Host the client or a proxy
- * chooses. @throws unprocessable in production without PUBLIC_URL.
+ * Address of this server for links and redirects: PUBLIC_URL. In production it is never that of the request, whose Host the
+ * client or a proxy chooses. @throws unprocessable in production without PUBLIC_URL.
  */
 export const reachedUrl = (
   { mode, publicUrl }: Pick<Config, 'mode' | 'publicUrl'>,

@@ -19,7 +19,6 @@ const hasSeveralHosts = (text: string): boolean => {
   return [hosts, parameters.get('host') ?? '', parameters.get('port') ?? ''].some((part) => /,|%2c/i.test(part));
 };
 
-/** Of the database. */
 export const databaseVariables = {
   DATABASE_URL: z
     .string()

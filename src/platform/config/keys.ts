@@ -66,7 +66,7 @@ const TOKEN_LABEL_BYTES_MAX = 32;
 const isTokenLabel = (text: string): boolean =>
   text === text.trim() && text !== '' && Buffer.byteLength(text) <= TOKEN_LABEL_BYTES_MAX;
 
-/** Of a key service: keys and credentials pass on the way to it. */
+/** Address of a key service: keys and credentials pass on the way to it. */
 const keyServiceUrl = z
   .string()
   .refine(
@@ -74,7 +74,7 @@ const keyServiceUrl = z
     'must be an https:// address, or http:// of localhost, 127.0.0.1 or [::1] only: keys and credentials pass there',
   );
 
-/** Of root keys and security codes. */
+/** Variables of root keys and security codes. */
 export const keyVariables = {
   MASTER_KEY: rootKey
     .optional()

@@ -21,7 +21,6 @@ const dailyTokens = z.coerce
   .max(DAILY_TOKENS_MAX)
   .optional();
 
-/** Of limits. */
 export const limitVariables = {
   RATE_LIMIT: z.enum(['on', 'off']).default('on').describe('`off` lifts the limit on failed authentications.'),
   RATE_LIMIT_DEFAULT: rateLimit

@@ -9,7 +9,7 @@ const LOG_RETENTION_MONTHS = 13;
 /** Ten years: each month is a partition, which every list of the log plans for. */
 const LOG_RETENTION_MONTHS_MAX = 120;
 
-/** As long as somebody asks why a run failed. */
+/** Users ask within this time why a run failed. */
 const RUN_RETENTION_DAYS = 30;
 const RUN_RETENTION_DAYS_MAX = 400;
 /** A year can be compared with the one before for a month. */
@@ -40,7 +40,7 @@ const checkpointUrl = z
     return !url || (url.username === '' && url.password === '');
   }, 'must have no user name and no password: requests to such an address are refused');
 
-/** Of log lines and the audit log. */
+/** Variables of log lines and the audit log. */
 export const logVariables = {
   LOG_LEVEL: z
     .enum(['fatal', 'error', 'warn', 'info', 'debug', 'silent'])

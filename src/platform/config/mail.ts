@@ -53,7 +53,6 @@ export type MailConfig = { from: { name: string; address: string } } & (
 
 const MAIL_FROM_DEVELOPMENT = { name: 'Strongroom', address: 'strongroom@localhost' };
 
-/** Of mails. */
 export const mailVariables = {
   SMTP_URL: z
     .string()

@@ -5,7 +5,6 @@ import { wholeNumberFrom } from './forms.ts';
 /** A token that can be guessed protects nothing: 16 random characters have 95 bits. The characters are those of RFC 6750. */
 const METRICS_TOKEN_FORM = /^[A-Za-z0-9._~+/-]{16,200}=*$/;
 
-/** Of metrics. */
 export const metricVariables = {
   METRICS_PORT: wholeNumberFrom(0, 65_535)
     .optional()

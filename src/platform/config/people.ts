@@ -15,7 +15,7 @@ const SESSION_IDLE_MAX_MS = 12 * HOUR_MS;
 const SIGN_IN_LOCKOUT_DEFAULT = '30m';
 const SIGN_IN_LOCKOUT_MAX_MS = 24 * HOUR_MS;
 
-/** Of the console and of frames. */
+/** Variables of the console and of frames. */
 export const peopleVariables = {
   CONSOLE: flag(true).describe('`off` leaves out sign-in and `/console`.'),
   CONSOLE_HOST: z

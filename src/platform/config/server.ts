@@ -9,7 +9,7 @@ const WORKERS_MAX = 64;
 /** Memory of a worker and of the supervisor. The executors of tenants' code need theirs besides. */
 const WORKER_MB = 700;
 const SUPERVISOR_MB = 150;
-/** Of two workers and their supervisor, rounded. */
+/** Memory of two workers and their supervisor, rounded. */
 const TWO_WORKERS_MB = 1_600;
 const CORES_OF_TWO_WORKERS = 2;
 
@@ -64,7 +64,6 @@ const headerPrefixes = words.transform((prefixes, problems) => {
   return z.NEVER;
 });
 
-/** Of the server itself. */
 export const serverVariables = {
   NODE_ENV: z
     .enum(['development', 'production', 'test'])

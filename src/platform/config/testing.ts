@@ -3,7 +3,7 @@ import { isAbsolute } from 'node:path';
 import { z } from 'zod';
 import { flag } from './forms.ts';
 
-/** Of a vault in a test. */
+/** Variables of a vault in a test. */
 export const testingVariables = {
   TEST_ENDPOINTS: flag(false).describe(
     'Serves the endpoints for tests below `/test`: they advance the clock, make tenants, and tell what the fake processor received. A start in production with it fails.',

@@ -26,7 +26,7 @@ const pairs = (nameForm: RegExp, valueForm: RegExp) =>
 
 /** How requests are traced. */
 export type TracingConfig = {
-  /** Where spans are sent. */
+  /** Address that spans are sent to. */
   url: string;
   headers: Record<string, string>;
   serviceName: string;
@@ -39,7 +39,6 @@ export type TracingConfig = {
   traceparentHosts: readonly string[];
 };
 
-/** Of traces. */
 export const tracingVariables = {
   OTEL_EXPORTER_OTLP_ENDPOINT: z
     .string()

@@ -139,7 +139,7 @@ const BETWEEN = new Set([0x20, 0x09, 0x0a, 0x0d, 0x2d]);
 
 const NO_SHARE = 'This is no share of a root key: it begins with srshare, and is copied whole.';
 
-/** As numbers, never as a string, which could not be overwritten. @returns the characters, in small letters. */
+/** Reads characters as numbers, never as a string, which could not be overwritten. @returns the characters, in small letters. */
 const charactersOf = (text: Uint8Array): Uint8Array => {
   const characters = new Uint8Array(TEXT_CHARACTERS);
   let count = 0;

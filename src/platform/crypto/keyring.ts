@@ -86,8 +86,8 @@ export type Keyring = {
   /** @throws TenantKeysGone; what the provider and the store throw. */
   tenantKeys(tenantId: string): Promise<TenantKeys>;
   /**
-   * As tenantKeys, for work of more than a minute: the keys are not overwritten before `release` was called. It may be called
-   * several times.
+   * Does what tenantKeys does, for work of more than a minute: the keys are not overwritten before `release` was called. It may
+   * be called several times.
    */
   holdTenantKeys(tenantId: string): Promise<{ keys: TenantKeys; release: () => void }>;
   /** The key of the current slot, for sealing. */

@@ -4,7 +4,7 @@ import { type LogPublicKey, type LogSigningKey, signingKeyOfSeed } from './signe
 
 export type LogSigning = {
   key: LogSigningKey;
-  /** Of today and of earlier times. */
+  /** Keys of today and of earlier times. */
   publicKeys: readonly LogPublicKey[];
 };
 

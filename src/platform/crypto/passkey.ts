@@ -45,7 +45,7 @@ export const expiryOfChallenge = (
   return expiresMs > now().getTime() ? new Date(expiresMs) : undefined;
 };
 
-/** Where passkeys belong: browsers use one only for this host, and name the origin in each answer. */
+/** Origin and host that passkeys belong to: browsers use one only for this host, and name the origin in each answer. */
 export type PasskeyPlace = { origin: string; rp_id: string };
 
 /** What the vault keeps of a passkey. Ids and keys are base64url. */

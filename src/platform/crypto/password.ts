@@ -9,7 +9,7 @@ export const PASSWORD_LENGTH_MIN = 12;
 /** Far more than people choose. The input of the hash is a digest, so the length does not change its cost. */
 export const PASSWORD_LENGTH_MAX = 128;
 
-/** Of argon2id: KiB of memory, passes over it, and lanes. */
+/** Cost of argon2id: KiB of memory, passes over it, and lanes. */
 export type PasswordCost = { memoryCost: number; timeCost: number; parallelism: number };
 
 /** OWASP Password Storage Cheat Sheet, argon2id: 19 MiB, two passes, one lane. */

@@ -20,7 +20,7 @@ export type SignedDocument = JsonDocument & {
   signature: { algorithm: 'Ed25519'; public_key: string; value: string };
 };
 
-/** By UTF-16 code units, as RFC 8785 section 3.2.3 sorts. */
+/** Names are sorted by UTF-16 code units, as in RFC 8785 section 3.2.3. */
 const canonical = (part: JsonPart): string => {
   if (Array.isArray(part)) return `[${part.map(canonical).join(',')}]`;
   if (typeof part !== 'object' || part === null) return JSON.stringify(part);

@@ -59,7 +59,7 @@ const failed = z.object({ errors: z.array(z.string()) });
 /** Texts of a 400, of Vault and OpenBao, that say that the ciphertext was changed, or is for another context. */
 const BROKEN_TEXTS = ['message authentication failed', 'unable to decrypt', 'ciphertext length', 'could not decode'];
 
-/** Of a 400 to a decryption. Other texts say nothing of the ciphertext: it must not count as damaged. */
+/** Error of a 400 answer to a decryption request. Other texts say nothing of the ciphertext: it must not count as damaged. */
 const faultOfDecryption = (body: unknown): Error => {
   const texts = failed.safeParse(body).data?.errors ?? [];
   const says = (text: string): boolean => texts.some((each) => each.includes(text));

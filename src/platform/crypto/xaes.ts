@@ -9,7 +9,7 @@ export const XAES_TAG_BYTES = 16;
 const BLOCK_BYTES = 16;
 /** The first half of a nonce derives the message key, the second half is the nonce of AES-GCM. */
 const DERIVE_NONCE_BYTES = 12;
-/** Where the nonce stands in a block of the derivation, behind its counter and label. */
+/** Offset of the nonce in a block of the derivation, behind its counter and label. */
 const DERIVE_NONCE_AT = 4;
 /** The specification's reduction constant of CMAC (RFC 4493 section 2.3) for a 128-bit block. */
 const CMAC_REDUCTION = 0x87;

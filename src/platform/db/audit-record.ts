@@ -93,7 +93,7 @@ export const TOKEN_ASSOCIATED = 'Token association created';
 export const TOKEN_DISSOCIATED = 'Token association deleted';
 /** The value itself was shown. */
 export const TOKEN_REVEALED = 'Token revealed';
-/** By a session for one stored card. */
+/** A session for one stored card collected the code. */
 export const CODE_COLLECTED = 'Security code collected';
 /** A page of tokens that shows no value, and any page in the console. */
 export const TOKENS_LISTED = 'Tokens listed';
@@ -124,10 +124,10 @@ export const FORWARD_REPLAYED = 'Forward replayed';
 /** An event that tells nothing, to try a webhook. */
 export const WEBHOOK_PINGED = 'Webhook pinged';
 export const DELIVERY_REPLAYED = 'Webhook delivery replayed';
-/** By the vault: no delivery succeeds, or too many wait. */
+/** The vault paused the webhook: no delivery succeeds, or too many wait. */
 export const WEBHOOK_PAUSED = 'Webhook paused';
 
-/** By the sweep. */
+/** The sweep deleted the token. */
 export const TOKEN_EXPIRED = 'Token expired';
 
 /** What changes nothing that is in use. */
@@ -143,13 +143,13 @@ export const SENT_BY_CODE = 'Request sent by code';
 /** A wrong password at sign-in, when joining another tenant, or when changing the password. */
 export const SIGN_IN_FAILED = 'Sign-in failed';
 export const PASSWORD_CHANGED = 'Tenant member password changed';
-/** By a link that was mailed to the member. */
+/** The member used a link that was mailed. */
 export const PASSWORD_RESET = 'Tenant member password reset by mail';
 export const SECOND_FACTOR_ADDED = 'Second factor added';
 export const SECOND_FACTOR_GIVEN = 'Second factor given';
 /** In place of a code of the device. */
 export const RECOVERY_CODE_USED = 'Recovery code used';
-/** By the member, an administrator, or the operator. */
+/** The member, an administrator or the operator removed it. */
 export const SECOND_FACTOR_REMOVED = 'Second factor removed';
 export const PASSKEY_ADDED = 'Passkey added';
 export const PASSKEY_USED = 'Passkey used';
@@ -215,7 +215,7 @@ export type Actor = (
   readonly origin?: RequestOrigin | undefined;
   /** Collects rows for the kept response of an idempotency key. */
   readonly record?: { logged(row: LogRow): unknown };
-  /** Of its request. */
+  /** Counter of its request. */
   readonly usage?: Usage | undefined;
   /** Why it wants to see values. @throws AppError where it must say so and did not. */
   reasonToReveal?(): string | undefined;

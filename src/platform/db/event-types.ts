@@ -68,7 +68,7 @@ export type NewEvent = {
   count?: number;
   /** Whether the entity is a token, whose container the webhooks may name. */
   is_token: boolean;
-  /** Of a token that is gone. Left out: the container that the token has now. */
+  /** Container of a token that is gone. Left out: the container that the token has now. */
   container?: string | undefined;
 };
 

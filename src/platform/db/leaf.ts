@@ -1,9 +1,9 @@
 // The canonical form of a log row, which its leaf in the Merkle tree hashes.
 import { leafHash } from '../crypto/merkle.ts';
 
-/** As PostgreSQL writes a time in UTC: with three digits of a second at most, and without zeros at their end. */
+/** Time as PostgreSQL writes it in UTC: with three digits of a second at most, and without zeros at their end. */
 const TIME = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,3}))?\+00:00$/;
-/** Of columns. No object has a property of its own with a meaning under such a name. */
+/** Name of a column. No object has a property of its own with a meaning under such a name. */
 const NAME = /^[a-z][a-z0-9_]*$/;
 
 type Row = Record<string, unknown>;

@@ -2,8 +2,8 @@
 import type { Database } from './database.ts';
 
 /**
- * By the clock of the database, which all processes share. A lease of a row and not an advisory lock: it ends by itself if the
- * host of its holder vanishes, and it needs no session, which a pooler may change between transactions.
+ * The clock of the database decides, which all processes share. A lease is a row and not an advisory lock: it ends by itself if
+ * the host of its holder vanishes, and it needs no session, which a pooler may change between transactions.
  */
 const TAKE = `
 INSERT INTO leases (name, holder, ends_at) VALUES ($1, $2, now() + $3 * interval '1 millisecond')
@@ -30,7 +30,7 @@ export const takeLease = async (
   leaseMs: number,
 ): Promise<boolean> => (await statements.query('take-lease', TAKE, [name, holder, leaseMs])).length > 0;
 
-/** Of leases that are taken once and not given back, such as those of alarms: deletes those that have ended. */
+/** Deletes ended leases of a kind that is taken once and not given back, such as those of alarms. */
 export const deleteEndedLeases = async (
   { statements }: Pick<Database, 'statements'>,
   prefix: string,

@@ -59,10 +59,10 @@ export const createLogMacs = () => {
     sign: (tenant_id: string, row: NewLog): SignedLog =>
       JSON.stringify({ ...row, mac: macOf(tenant_id, row) }) as SignedLog,
 
-    /** Of an event. No row of the log, and no run, has this text. */
+    /** MAC of an event. No row of the log, and no run, has this text. */
     macOfEvent: (tenant_id: string, event: string): LogMac => macOfText(`event ${tenant_id} ${event}`),
 
-    /** Of a run. No row of the log has this text. */
+    /** MAC of a run. No row of the log has this text. */
     macOfRun,
 
     signBegun: (tenant_id: string, begun: BegunRun): SignedBegunRun => signBegunRun(macOfRun, tenant_id, begun),

@@ -15,7 +15,7 @@ const MOVE = 'UPDATE log_streams SET position = $3 WHERE name = $1 AND position 
 /** A row of audit_log AS l as JSON; absent is NULL. One text for all: leaves hash it, and streams and archives have it. */
 export const LOG_LINE = 'json_strip_nulls(row_to_json(l))::text AS line';
 
-/** By the index on ids alone, which finds the pages of an interval. */
+/** Reads by the index on ids alone, which finds the pages of an interval. */
 const READ = `
 SELECT id, ${LOG_LINE} FROM audit_log AS l
 WHERE id > $1::uuid AND id <= $2::uuid ORDER BY id LIMIT $3`;

@@ -10,7 +10,7 @@ export type ArchiveMark = {
   from_id: string | null;
   to_id: string;
   rows: number;
-  /** Of the lines of the archive. */
+  /** Digest of the lines of the archive. */
   sha256: string;
 };
 
@@ -55,15 +55,15 @@ WHERE t.tenant_id = $1`;
 
 const FIND_BLOCKS = `SELECT ${BLOCK} FROM log_leaves b WHERE tenant_id = $1 AND number >= $2 ORDER BY number LIMIT $3`;
 
-/** By the primary key of the log. */
+/** Reads by the primary key of the log. */
 const READ_ROWS = `
 SELECT id, ${LOG_LINE} FROM audit_log AS l
 WHERE tenant_id = $1 AND id > $2::uuid AND id <= $3::uuid ORDER BY id LIMIT $4`;
 
-/** By the index on ids alone. */
+/** Reads the index on ids alone. */
 const FIND_WRITERS =
   'SELECT DISTINCT tenant_id FROM audit_log WHERE id > $1::uuid AND id <= $2::uuid ORDER BY tenant_id';
-/** By the primary key: one look into each partition, also for tenants that are deleted by now. */
+/** Reads the primary key: one look into each partition, also for tenants that are deleted by now. */
 const FIND_NEXT_TENANT = 'SELECT tenant_id FROM audit_log WHERE tenant_id > $1::uuid ORDER BY tenant_id LIMIT 1';
 
 /** The last checkpoint of a month may be there already. Nothing is written where another process has moved the tree since it was read. */

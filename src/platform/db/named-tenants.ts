@@ -7,7 +7,7 @@ const SETTING = 'strongroom.tenants';
 /** For the server's own work, and for look-ups before a caller is known. */
 export const ALL_TENANTS = '*';
 
-/** As the setting has them: ids, divided by commas. */
+/** Value of the setting: ids, divided by commas. */
 export const namesOf = (tenant_ids: Iterable<string>): string => [...new Set(tenant_ids)].join(',');
 
 /** Returns no row, so that the answer is short. Each connection prepares it before its first statement. */

@@ -84,7 +84,7 @@ export type FoundRun = NewRun & { mac: string };
 /** The run of a process that died, and the log rows of its beginning. */
 export type BegunRun = { run: NewRun; log_ids: readonly string[] };
 
-/** As the JSON that the statement of a log row takes. */
+/** Begun run as the JSON that the statement of a log row takes. */
 export type SignedBegunRun = { id: string; run: string; mac: LogMac };
 
 type MacOf = (text: string) => LogMac;

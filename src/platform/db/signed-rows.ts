@@ -144,7 +144,7 @@ export const createSignedRows = (metrics: Metrics) => {
     areIntact,
 
     /**
-     * As `areIntact`, for a row whose version is known.
+     * Does what `areIntact` does, for a row whose version is known.
      * @param isOnce for rows that nothing asked for: a row that does not verify is reported once by a process.
      */
     isIntactUnder: (name: SignedTableName, row: Row, version: number, isOnce = false): boolean => {

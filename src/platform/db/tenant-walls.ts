@@ -19,7 +19,7 @@ WHERE c.relnamespace = current_schema()::regnamespace AND c.relkind IN ('r', 'p'
 
 const HAS_OPEN_READS = `EXISTS (SELECT FROM pg_policy p WHERE p.polrelid = c.oid AND p.polname = 'open_reads')`;
 
-/** As a superuser only. Of arrays of texts, which is what the vault has, @> tells nothing of its operands but its result. */
+/** Only a superuser may run it. On arrays of texts, which is what the vault has, @> tells only its result. */
 const MARK_LEAKPROOF = 'ALTER FUNCTION pg_catalog.arraycontains(anyarray, anyarray) LEAKPROOF';
 
 /** For a superuser. */

@@ -12,7 +12,7 @@ export const createTimedClient = (queryTimeoutMs: number) =>
   class TimedClient extends Client {
     /** Queries that PostgreSQL has not answered. */
     #pending = 0;
-    /** Whose they are, in the order of their answers. */
+    /** Operations of the queries, in the order of their answers. */
     readonly #operations: (Operation | undefined)[] = [];
     readonly #timer = setTimeout(() => this.#closeConnection(), queryTimeoutMs).unref();
 

@@ -126,7 +126,7 @@ export const runTransaction = <T>(
     }),
   );
 
-/** As `runTransaction`, with Prisma. */
+/** Does what `runTransaction` does, with Prisma. */
 export const runPrismaTransaction = <T>(
   db: TenantDatabase,
   changes: Changes,

@@ -8,7 +8,7 @@ import { codeOf } from './directory.ts';
 /** Also valid as the configuration of a pg client or pool. */
 export type DatabaseAddress = { host: string; port: number; user: string; password: string; database: string };
 
-/** As DATABASE_URL has it. */
+/** Address in the form of DATABASE_URL. */
 export const urlOf = ({ host, port, user, password, database }: DatabaseAddress): string =>
   `postgresql://${encodeURIComponent(user)}:${encodeURIComponent(password)}@${host}:${port}/${database}`;
 

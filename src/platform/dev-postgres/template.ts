@@ -12,9 +12,8 @@ import { lastLine, run } from './programs.ts';
 const UNUSED_MS = 30 * 86_400_000;
 
 type Template = {
-  /** Where templates are kept. */
   templatesDir: string;
-  /** Of what the template has: another release, with other migrations, has another. */
+  /** Name by what the template has: another release, with other migrations, has another. */
   name: string;
   dataDir: string;
   newPassword: () => string;
@@ -48,7 +47,7 @@ export const copyTemplate = async (options: Template): Promise<void> => {
   }
 };
 
-/** By `cp`, which keeps owners and modes, and takes a tenth of the CPU time of Node's own copy of a thousand files. */
+/** Copies by `cp`, which keeps owners and modes, and takes a tenth of the CPU time of Node's own copy of a thousand files. */
 const copyCluster = async (from: string, to: string): Promise<void> => {
   const { code, output } = await run(['cp', '-a', '--reflink=auto', from, to]);
   if (code !== 0) throw Object.assign(new Error('the copy failed'), { code: lastLine(output) });

@@ -32,7 +32,7 @@ const method = /^[!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}$/;
 
 export type EgressRequest = {
   tenant_id: string;
-  /** Whose share of the connections is used; the tenant's if absent. */
+  /** Account whose share of the connections is used; the tenant's if absent. */
   account?: Account | undefined;
   /** A text or a parsed URL. Read when the request is made: later changes of the object have no effect. */
   url: string | URL;

@@ -21,7 +21,7 @@ export type Use = Place & { account: Account };
 
 export type OpenSocket = {
   socket: TLSSocket;
-  /** By `performance.now()`. Later requests do not use the connection. */
+  /** Time of `performance.now()`. Later requests do not use the connection. */
   isUsableUntilMs: number;
 };
 
@@ -61,7 +61,7 @@ type Waiting = { ask: Ask; grant(got: Grant): void };
 
 export const createConnections = (accounts: Accounts): Connections => {
   const live = new Set<Connection>();
-  /** By `keyOf`; only places with connections. */
+  /** Peers by `keyOf`; only places with connections. */
   const peersAt = new Map<string, Peers>();
   const waiting = new Set<Waiting>();
   let rests = 0;

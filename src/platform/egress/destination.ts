@@ -19,7 +19,7 @@ export type EgressPolicy = {
   ports: number[] | undefined;
   /** Names of this server, which it must not call. */
   ownHosts: string[];
-  /** Of the headers of the API beside SVC, in capital letters. No request or response has them. */
+  /** Prefixes of the headers of the API beside SVC, in capital letters. No request or response has them. */
   headerPrefixes?: readonly string[];
   /** Undefined in production. */
   development?: DevelopmentEgress | undefined;
@@ -39,7 +39,7 @@ const blockedPorts = new Set([
   6000, 6566, 6665, 6666, 6667, 6668, 6669, 6679, 6697, 10080,
 ]);
 
-/** Of a name that public DNS does not have, and of one that leads to another address. */
+/** Refusal of a name that public DNS does not have, and of one that leads to another address. */
 export const NOT_PUBLIC = 'The destination must be on the public internet.';
 
 const refused = (sentence: string, cause?: unknown): EgressFault =>

@@ -37,7 +37,7 @@ const defaultHeaders: Headers = [
 
 export type EgressFetch = {
   tenant_id: string;
-  /** Whose shares are used; the tenant's if absent. */
+  /** Account whose shares are used; the tenant's if absent. */
   account?: Account | undefined;
   url: string;
   method: string;
@@ -201,7 +201,7 @@ const withDefaults = (headers: Headers): Headers => [
 const findHeader = (headers: Headers, name: string): string | undefined =>
   headers.find(([each]) => each.toLowerCase() === name)?.[1];
 
-/** By https://fetch.spec.whatwg.org/#http-redirect-fetch: some redirects change the method to GET. */
+/** Some redirects change the method to GET: https://fetch.spec.whatwg.org/#http-redirect-fetch. */
 const changesToGet = (status: number, method: string): boolean =>
   status === 303 ? method !== 'GET' && method !== 'HEAD' : (status === 301 || status === 302) && method === 'POST';
 

@@ -3,7 +3,7 @@
 import type { Duplex } from 'node:stream';
 import { EgressFault } from '../base/egress-fault.ts';
 
-/** Of one response: one each second for a minute and a half, or early hints in many parts. */
+/** Interim heads of one response: one each second for a minute and a half, or early hints in many parts. */
 const INTERIM_MAX = 100;
 const INTERIM_BYTES_MAX = 65_536;
 
@@ -32,7 +32,7 @@ const fold = /\r\n[\t ]+/g;
 /** Section 5.1. */
 const blankBeforeColon = /(\r\n[!#$%&'*+.^_`|~0-9A-Za-z-]+)[\t ]+:/g;
 
-/** Of header lines: the status line ends with a blank if it has no reason. */
+/** Blanks of header lines: the status line ends with a blank if it has no reason. */
 const blanksAtEnd = /(\r\n[^\r\n]*[^\t\r\n ])[\t ]+(?=\r\n)/g;
 
 const lengths = /\r\ncontent-length:([^\r\n]*)(?=\r\n)/gi;

@@ -23,7 +23,7 @@ declare module 'fastify' {
   }
 }
 
-/** Whose share a request uses: its tenant's, or that of clients without an API key. */
+/** Account whose share a request uses: its tenant's, or that of clients without an API key. */
 export const accountOf = ({ account, work, ip }: FastifyRequest): Account =>
   account ?? work?.tenant_id ?? anonymousAccount(ip);
 
@@ -38,7 +38,7 @@ type Progress = { takenBytes: number; at: number };
 
 export const cutSlowReaders = (app: App, ctx: Pick<Platform, 'now'>): void => {
   const sockets = new Set<Socket>();
-  /** Of connections with unsent bytes. */
+  /** Progress of connections with unsent bytes. */
   const progressOf = new Map<Socket, Progress>();
 
   const check = (socket: Socket, now: number): void => {
@@ -207,7 +207,7 @@ const SINGLE: ReadonlySet<string> = new Set([
   'transfer-encoding',
 ]);
 
-/** Where a request is forwarded, these are for the destination, which gets them as they came. */
+/** A forwarded request has these for the destination, which gets them as they came. */
 const SINGLE_UNLESS_FORWARDED: ReadonlySet<string> = new Set(['authorization', 'content-type']);
 
 const refused = (name: string, sentence: string): AppError => invalidField(`headers.${name}`, sentence);

@@ -44,7 +44,7 @@ const without = (raw: readonly string[], ...others: RegExp[]): string[] => {
 const optionsOf = ({ connection = '' }: IncomingHttpHeaders): string[] =>
   connection.split(',').map((option) => option.trim());
 
-/** Of a request of HTTP/1.0 without a Host, which the requests of this process must have. Length 0 is as none at all. */
+/** Headers that a request of HTTP/1.0 may lack: the requests of this process must have a Host. Length 0 is as none at all. */
 const missingHeaders = ({ headers, method }: IncomingMessage): string[] => [
   ...(headers.host === undefined ? ['host', ''] : []),
   ...(hasBody(headers) || method === 'GET' || method === 'HEAD' ? [] : ['content-length', '0']),
@@ -75,7 +75,7 @@ const sentHeadersOf = ({ raw, id, ip, host, protocol }: FastifyRequest): string[
 const agent = new Agent({ keepAlive: true, maxFreeSockets: 64 });
 
 const passAnswer = (answer: IncomingMessage, response: ServerResponse, operation: Operation): void => {
-  // Where the worker would read no further request of the client, this process does not either.
+  // This process reads no further request of the client if the worker would read none.
   const closes = optionsOf(answer.headers).some((option) => /^close$/i.test(option));
   const headers = without(answer.rawHeaders, closes ? besideConnection : ofConnection);
   response.writeHead(answer.statusCode as number, answer.statusMessage, headers);

@@ -99,7 +99,7 @@ const serves: Record<Host, (route: string, method: string, hosts: Hosts) => bool
 /** The proxy has its own 404 for paths below /proxy. */
 const isUnderProxy = (url: string | undefined): boolean => /^\/proxy(?:[/?]|$)/.test(url ?? '');
 
-/** By the Host header alone, not by headers such as X-Forwarded-Host. */
+/** The Host header alone decides, not headers such as X-Forwarded-Host. */
 const servedTo = ({ consoleHost, fieldsOrigin }: Hosts, { headers }: Pick<FastifyRequest, 'headers'>): Host => {
   const host = hostOf(headers.host ?? '');
   if (consoleHost !== undefined && host === consoleHost) return 'console';
@@ -137,7 +137,7 @@ export const requireOneHost = (app: App): void => {
   });
 };
 
-/** As Node recognises it: it sends the 100 before the request gets here. */
+/** Node recognises it so, and sends the 100 before the request gets here. */
 const canContinue = /(?:^|\W)100-continue(?:$|\W)/i;
 
 export const refuseExpectations = (app: App): void => {

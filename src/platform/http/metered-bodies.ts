@@ -84,7 +84,7 @@ export const meterBodies = (
   } as typeof ServerResponse,
 });
 
-/** By the message of Node. */
+/** Requests and operations by the message of Node. */
 const requestOf = new WeakMap<IncomingMessage, FastifyRequest>();
 const operationOf = new WeakMap<IncomingMessage, Operation>();
 

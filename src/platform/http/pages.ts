@@ -136,7 +136,7 @@ ${request.url.startsWith('/console') && html`<p><a href="/console">Back to the c
 type Own = Pick<Config, 'mode' | 'publicUrl' | 'consoleHost' | 'fieldsOrigin'>;
 
 /**
- * Where the server knows its origins, scheme and port count, too. Otherwise it knows the host that the browser reached, and that
+ * Scheme and port count, too, if the server knows its origins. Otherwise it knows the host that the browser reached, and that
  * browsers send no cookie of a session by http in production.
  */
 const isOwnOrigin = (config: Own, origin: string, host: string | undefined): boolean => {

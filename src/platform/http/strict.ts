@@ -50,7 +50,7 @@ const proxy: Earlier = {
   idOf: { application_id: 'application' },
 };
 
-/** By method and path of the operation. */
+/** Bodies by method and path of the operation. */
 const earlierBodies: Readonly<Record<string, Earlier>> = {
   'POST /token-intents': { notSupported: ['encrypted'] },
   'POST /applications': newApplication,

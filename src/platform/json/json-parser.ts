@@ -49,7 +49,7 @@ export type JsonFindings = Partial<Record<'depth' | 'values' | 'prototype' | 'du
 
 export type ParsedJson = { value: Json; findings: JsonFindings };
 
-/** Where a text breaks the syntax: both count from 1, the column in UTF-16 units. */
+/** Line and column at which a text breaks the syntax: both count from 1, the column in UTF-16 units. */
 export type TextPlace = { line: number; column: number };
 
 /** The end of an error's sentence. */
@@ -346,7 +346,7 @@ export function* parseInSlices(text: string, limits: Limits = {}): Slices<Parsed
   }
 }
 
-/** Where a text breaks the syntax; undefined for valid JSON, and for what is nested too deep before. */
+/** Finds where a text breaks the syntax; undefined for valid JSON, and for what is nested too deep before. */
 export function* findSyntaxError(text: string): Slices<TextPlace | undefined> {
   try {
     yield* parseInSlices(text, { stopsAtDepth: true });

@@ -56,7 +56,7 @@ export const shapeProblem = (root: unknown): string | undefined => runAtOnce(fin
 
 export type OutsideJson = {
   value: Json;
-  /** As `findShapeProblem`. */
+  /** Nesting or key that `findShapeProblem` refuses. */
   problem: JsonFinding | undefined;
   /** What the value does not have of the text: a name that is there twice, a number that a double does not hold. */
   loss: JsonFinding | undefined;

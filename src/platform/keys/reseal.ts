@@ -80,7 +80,7 @@ const FIND_TENANTS_WITH_OLD_KEYS = `
 SELECT tenant_id FROM tenant_keys WHERE purpose = 'data' AND tenant_id > $1::uuid
 GROUP BY tenant_id HAVING count(*) > 1 ORDER BY tenant_id LIMIT ${TENANTS_MAX}`;
 const FIND_TENANTS = `SELECT id FROM tenants WHERE id > $1::uuid ORDER BY id LIMIT ${TENANTS_MAX}`;
-/** By the clock of the database alone: a host whose clock is wrong must not delete a key that others still seal under. */
+/** The clock of the database alone decides: a host whose clock is wrong must not delete a key that others still seal under. */
 const DELETE_KEY = `
 DELETE FROM tenant_keys WHERE tenant_id = $1 AND id = $2 AND purpose = 'data' AND EXISTS (
   SELECT FROM tenant_keys AS newest WHERE newest.tenant_id = $1 AND newest.id = $3 AND newest.purpose = 'data'

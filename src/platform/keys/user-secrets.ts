@@ -9,7 +9,7 @@ const KEY_ID = '00000000-0000-8000-8000-000000000001';
 
 const keyOf = (pepper: DigestKey): SealingKey => createSealingKey(KEY_ID, userKeyBytes(pepper));
 
-/** Of the authenticator app, or of a passkey by its id. */
+/** Name of the secret: that of the authenticator app, or that of a passkey by its id. */
 type Field = 'second_factor' | `passkey ${string}`;
 
 const placeOf = (environment: string, id: string, field: Field): Binding => ({

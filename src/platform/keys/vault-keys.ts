@@ -47,7 +47,7 @@ export const findRootKeyBytes = async (config: Config): Promise<Buffer | undefin
   throw new StartError(`The root key ${path} is not 32 bytes in base64. Restore it from your backup.`);
 };
 
-/** As `findRootKeyBytes`, in a form that is never logged. */
+/** The key that `findRootKeyBytes` finds, in a form that is never logged. */
 const readRootKey = async (config: Config): Promise<Sensitive<Uint8Array> | undefined> => {
   const key = await findRootKeyBytes(config);
   return key && new Sensitive<Uint8Array>(key);

@@ -22,7 +22,7 @@ export type MailKind = 'invitation' | 'password_reset' | 'password_was_reset' | 
 export type NewMail = {
   id: string;
   kind: MailKind;
-  /** Of the invitation, of the user whose password is reset, or of the webhook. */
+  /** Id of the invitation, of the user whose password is reset, or of the webhook. */
   invitation_id: string;
   address_digest: Uint8Array;
   /** The recipient and the secret of the link. */

@@ -65,7 +65,7 @@ const faultOf = (error: unknown): MailFault => {
 };
 
 export type Mail = {
-  /** Of each attempt to send the same mail, so that mail programs can show it once. */
+  /** One id for all attempts to send the same mail, so that mail programs can show it once. */
   id: string;
   /** One address of RFC 5321. */
   to: string;

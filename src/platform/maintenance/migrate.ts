@@ -36,7 +36,7 @@ const LOCK_RETRY_MS = 200;
 /** Migrations that build an index on a large table take minutes. */
 const LOCK_TIMEOUT_MS = 600_000;
 
-/** As Prisma's schema engine creates it. */
+/** The table that Prisma's schema engine creates. */
 const CREATE_HISTORY = `CREATE TABLE IF NOT EXISTS _prisma_migrations (
   id VARCHAR(36) PRIMARY KEY NOT NULL,
   checksum VARCHAR(64) NOT NULL,

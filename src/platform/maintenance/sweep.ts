@@ -103,7 +103,7 @@ DELETE FROM invitation_secrets USING (
   FOR UPDATE OF s SKIP LOCKED
 ) AS old WHERE invitation_secrets.digest = old.digest`;
 
-/** By their ids, which begin with their time. */
+/** Deletes runs by their ids, which begin with their time. */
 export const DELETE_RUNS = `
 DELETE FROM runs USING (SELECT tenant_id, id FROM runs WHERE id < $1 ORDER BY id LIMIT $2) AS old
 WHERE runs.tenant_id = old.tenant_id AND runs.id = old.id`;

@@ -6,7 +6,7 @@ import { addReports, countsOf, type MetricReport, renderMetrics } from './render
 const linesOf = async (reports: MetricReport[][], name: string): Promise<string[]> =>
   (await renderMetrics(reports)).split('\n').filter((line) => line.startsWith(name));
 
-/** As a worker sends it. */
+/** The report that a worker sends. */
 const sent = async (metrics: ReturnType<typeof createMetrics>): Promise<MetricReport[]> =>
   JSON.parse(JSON.stringify(await metrics.report())) as MetricReport[];
 

@@ -19,7 +19,7 @@ export type Metrics = {
   count<Name extends CounterName>(name: Name, labels: LabelsOf<Name>, amount?: number): void;
   /** Adds a value to a histogram. */
   observe<Name extends HistogramName>(name: Name, labels: LabelsOf<Name>, value: number): void;
-  /** As `count` and `observe`, for labels that are found once: for what happens in every request. */
+  /** Finds the labels of `count` or `observe` once: for what happens in every request. */
   counter<Name extends CounterName>(name: Name, labels: LabelsOf<Name>): (amount: number) => void;
   histogram<Name extends HistogramName>(name: Name, labels: LabelsOf<Name>): (value: number) => void;
   /**
@@ -105,7 +105,7 @@ export const createMetrics = (): Metrics => {
   const familyOf = (name: string) => families.get(name) as ReturnType<typeof createFamily>;
   const reads = new Map<string, Read[]>();
 
-  /** Of a metric that is read: nothing of an earlier scrape is left. */
+  /** Values of a metric that is read: nothing of an earlier scrape is left. */
   const readAll = async (name: string, definition: MetricDefinition, registered: Read[]) => {
     const family = createFamily({ ...definition, type: 'gauge' });
     const samples = await Promise.all(registered.map((read) => read()));

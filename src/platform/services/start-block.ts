@@ -43,7 +43,7 @@ const docsLines = (base_url: string): string => `  ├─ API reference  ${base_
 const consoleLine = (base_url: string): string =>
   `  ├─ Console        ${base_url}/console    (to join: ${PROGRAM} owner invite --email you@example.com)\n`;
 
-/** Where mails, and so the links of invitations, are delivered. */
+/** Destination of mails, and so of the links of invitations. */
 const mailbox = ({ mail }: Config): string => {
   if (!mail) return 'none';
   return mail.kind === 'files'

@@ -1,5 +1,5 @@
 // Traces: one span for each request, and one for each of its hops. The type of the service, without OpenTelemetry.
-// Where traces are off there is no service: what would be traced is called as it is.
+// A server without traces has no service: what would be traced is called as it is.
 
 /** Values of closed lists, numbers and ids of tenants. Never a value, a key, the id of a token, a URL or a text of a client. */
 export type SpanAttributes = Readonly<Record<string, string | number | boolean>>;

@@ -22,7 +22,7 @@ const FAULTS_SHOWN = 10;
 
 export type YamlFile = {
   root: ParsedNode;
-  /** Where a node begins, from 1. */
+  /** Line and column at which a node begins, from 1. */
   placeOf(node: Node | null | undefined): { line: number; column: number };
 };
 

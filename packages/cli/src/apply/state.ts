@@ -14,7 +14,7 @@ export type Current = {
   attributes: Attributes;
   /** Changes with each change of the record. */
   stamp: string;
-  /** Of a formula of the vault itself, which no file changes. */
+  /** Whether it is a formula of the vault itself, which no file changes. */
   isOfficial: boolean;
   hasCertificate: boolean;
 };

@@ -17,7 +17,7 @@ export type Entry = {
   kind: Kind;
   name: string;
   attributes: Attributes;
-  /** Where the record, or one of its attributes, is in the file. */
+  /** Line and column of the record, or of one of its attributes, in the file. */
   placeOf(attribute?: string): { line: number; column: number };
 };
 
@@ -26,7 +26,7 @@ export type VaultFile = {
   entries: Entry[];
   /** The kinds whose section is in the file. */
   kinds: Set<Kind>;
-  /** Of the texts of the file and its code, without values of variables. */
+  /** Digest of the texts of the file and its code, without values of variables. */
   digest: string;
 };
 

@@ -38,7 +38,7 @@ const writeOut = (io: Io, path: string, text: string, isSecret = false): void =>
   try {
     const file = resolve(io.directory, path);
     writeFileSync(file, text, isSecret ? { mode: 0o600 } : {});
-    // Of a file that was there, too.
+    // The mode above is for a new file only.
     if (isSecret) chmodSync(file, 0o600);
   } catch (error) {
     throw new CliError(`The file ${path} cannot be written: ${(error as NodeJS.ErrnoException).code}.`, EXIT.file);

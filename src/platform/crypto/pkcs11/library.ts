@@ -48,7 +48,7 @@ export class Pkcs11Error extends Error {
   }
 }
 
-/** Of the functions: the place in CK_FUNCTION_LIST, and the number of arguments. */
+/** Functions, each with its position in CK_FUNCTION_LIST and the number of its arguments. */
 const FUNCTIONS = {
   C_Initialize: [0, 1],
   C_Finalize: [1, 1],

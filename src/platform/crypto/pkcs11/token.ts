@@ -13,7 +13,7 @@ export class TokenFault extends Error {
   }
 }
 
-/** As in package.json. */
+/** The same version is in package.json. */
 export const KOFFI_VERSION = '3.3.4';
 
 /** Flags of CK_TOKEN_INFO. */

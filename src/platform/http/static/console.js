@@ -189,7 +189,7 @@ for (const shown of document.querySelectorAll('[data-live]')) {
   };
   form?.addEventListener('input', () => {
     clearTimeout(timer);
-    // Where the server does not answer, what was shown stays, and the button says why.
+    // What was shown stays if the server does not answer, and the button says why.
     timer = setTimeout(() => ask().catch(() => undefined), LIVE_MS);
   });
 }

@@ -1,6 +1,6 @@
 // Completes forms with a passkey: asks the browser for one, by the options in the form, and sends what the authenticator answers.
 
-/** By hand, since not every browser converts options and answers from and to JSON. */
+/** Converts by hand, since not every browser converts options and answers from and to JSON. */
 const bytesOf = (text) =>
   Uint8Array.from(atob(text.replaceAll('-', '+').replaceAll('_', '/')), (character) => character.charCodeAt(0));
 

@@ -5,13 +5,13 @@ import { KeyObject } from 'node:crypto';
 import { promisify } from 'node:util';
 import { derivationRounds, derOf } from './key-derivation.ts';
 
-/** Of one value: more than an input of a run may be. */
+/** Bytes of one value: more than an input of a run may be. */
 const BYTES_MAX = 16 * 1024 * 1024;
 /** One run gets its random bytes in pieces of this size. */
 const RANDOM_BYTES_MAX = 1024 * 1024;
-/** Of PBKDF2, for all blocks of the derived key together. */
+/** Iterations of PBKDF2, for all blocks of the derived key together. */
 const ITERATIONS_MAX = 1_000_000;
-/** Of an encrypted key, which this process opens while all its runs wait. */
+/** Iterations of an encrypted key, which this process opens while all its runs wait. */
 const KEY_ITERATIONS_MAX = 250_000;
 /** Derived keys, and the output of extendable hashes. */
 const DERIVED_BYTES_MAX = 64 * 1024;
@@ -22,11 +22,11 @@ const SCRYPT_PARALLEL_MAX = 16;
 /** Making an RSA key of this size takes about a second. */
 const MODULUS_BITS_MAX = 4096;
 const MODULUS_BITS_MIN = 512;
-/** Of a key that is used: a signature with twice as many bits takes a second. */
+/** Bits of a key that is used: a signature with twice as many bits takes a second. */
 const USED_BITS_MAX = 8192;
 const KEY_LENGTH_MAX = 64 * 1024;
 const ERROR_LENGTH_MAX = 300;
-/** Of values within values: a list of calls has keys in options in arguments. */
+/** Depth of values within values: a list of calls has keys in options in arguments. */
 const DEPTH_MAX = 8;
 /** A cipher takes five; what one call may do at most is done while all runs of this process wait. */
 const STEPS_MAX = 10;
@@ -183,7 +183,7 @@ const hasHash = (algorithm: unknown): algorithm is string => {
 
 type Arguments = readonly unknown[];
 
-/** Of several sizes that Node does not bound itself. */
+/** Bounds one of several sizes that Node does not bound itself. */
 const bounded =
   (index: number, name: string, max: number) =>
   (args: Arguments): void =>
@@ -194,7 +194,7 @@ const checkOutputLength = ([, options]: Arguments): void =>
 
 type Entry = {
   run(...args: unknown[]): unknown;
-  /** Of what `run` returns, those that may be called. */
+  /** Methods of what `run` returns that may be called. */
   methods?: string[];
   /** Which argument is a key, and which half of a pair it must be or contain. */
   key?: [index: number, kind: KeyKind];
@@ -275,7 +275,7 @@ const runScrypt = (password: unknown, salt: unknown, length: unknown, given: unk
   const parallelization = numberOf(options['parallelization'] ?? options['p'], 'p', 1, SCRYPT_PARALLEL_MAX, 1);
   const asked = numberOf(options['maxmem'], 'maxmem', 0, Number.MAX_SAFE_INTEGER, 32 * 1024 * 1024);
   const maxmem = Math.min(asked, SCRYPT_MEMORY_MAX);
-  // As OpenSSL counts. OpenSSL remembers what it refused and reports it to the next call, of any caller.
+  // OpenSSL counts so. It remembers what it refused and reports it to the next call, of any caller.
   if (128 * blockSize * (cost + 2 + parallelization) > maxmem)
     throw new InputFault(
       'Invalid scrypt params: memory limit exceeded',
@@ -364,7 +364,7 @@ export const answerCrypto = (name: string, json: string): string => {
   }
 };
 
-/** As `answerCrypto`, for what takes long: other threads do it. Never rejects. */
+/** Does what `answerCrypto` does, for what takes long: other threads do it. Never rejects. */
 export const answerSlowCrypto = async (name: string, json: string): Promise<string> => {
   try {
     const entry = find(slowFunctions, name);

@@ -112,7 +112,7 @@ const testWall = (path: string): void => {
 socket.on('close', () => process.exit(0));
 socket.on('error', () => process.exit(0));
 
-// As root, who may read every file without a wall.
+// The test comes before root is given up: without a wall, root may read every file.
 if (forbiddenPath !== undefined) testWall(forbiddenPath);
 giveUpRoot();
 await prepareSlot(memoryMb as number);

@@ -1,7 +1,7 @@
 // The state that the pool keeps for an executor: its owner, its runs, and its use of memory and CPU time.
 import type { Executor } from './executor-process.ts';
 
-/** Whose code an executor runs: one application of a tenant, or the tenant's code without an application. */
+/** Owner of the code that an executor runs: one application of a tenant, or the tenant for code without an application. */
 export type Owner = { tenant_id: string; application_id: string | undefined };
 
 export const isSameOwner = (one: Owner, other: Owner): boolean =>

@@ -27,7 +27,7 @@ export type Pace = {
   restMs(): number;
 };
 
-/** Of an executor that has no tenant. */
+/** Pace of an executor that has no tenant. */
 export const unpaid: Pace = { begin: () => undefined, charge: () => undefined, restMs: () => 0 };
 
 /** Reads until the socket ends. While it is not read, the executor's own writes wait. */

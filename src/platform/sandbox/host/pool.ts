@@ -64,7 +64,7 @@ const createRoom = <Run>({ leases, starting, totalMb, runMb }: RoomOptions<Run>)
     return sum;
   };
   const usedMb = (): number => sumOf(leases) + starting() * START_MB;
-  /** Of one more executor, and of a run in it. */
+  /** Memory of one more executor, and of a run in it. */
   const startMb = START_MB + runMb;
   const tenantMb = Math.max(totalMb * TENANT_SHARE, 2 * startMb);
   const of = (tenant_id: string): Lease<Run>[] => [...leases].filter(({ owner }) => owner?.tenant_id === tenant_id);
@@ -145,9 +145,9 @@ export type PoolEvent =
 
 export type PoolOptions<Run> = {
   wallKind: WallKind | 'auto';
-  /** Of an isolate. */
+  /** Memory of an isolate. */
   memoryMb: number;
-  /** Of all executors together. */
+  /** Memory of all executors together. */
   memoryTotalMb: number;
   executorPath?: string | undefined;
   report(event: PoolEvent): void;

@@ -49,7 +49,7 @@ const toFault = ({ code, message, status }: AppError): CallFault => new CallFaul
 
 type CallOptions = {
   accounts: Pick<Accounts, 'runInTurns' | 'finishInTurns'>;
-  /** Of the body of a service call, as of a request to the API. */
+  /** Bytes of the body of a service call, as of a request to the API. */
   callBytesMax: number;
   violate(lease: Lease<Run>, reason: string): void;
   stop(run: Run, fault: RunFault): void;

@@ -6,7 +6,7 @@ import { createSpawner, type Ending, type Spawned } from './spawner.ts';
 const spawner = createSpawner();
 afterEach(() => spawner.close());
 
-/** As a launcher does: it waits until the server has the socket. */
+/** The shell waits until the server has the socket, as a launcher does. */
 const shell = (script: string) => ({ command: '/bin/sh', args: ['-c', `read -r go; ${script}`] });
 
 const start = async (script: string): Promise<Spawned> => {

@@ -18,7 +18,7 @@ export type Ending = { code: number | null; signal: NodeJS.Signals | null; words
 export type Report = { kind: 'started'; id: number; pid: number } | ({ kind: 'ended'; id: number } & Ending);
 
 export type Spawned = {
-  /** Of the outermost process of the command. */
+  /** Id of the outermost process of the command. */
   pid: number;
   /** The other end of the command's descriptor 3. */
   socket: Socket;

@@ -63,9 +63,9 @@ export type SandboxOptions = {
   wallKind: WallKind | 'auto';
   /** Whether code may run without isolation by the system. */
   allowWeak: boolean;
-  /** Of all executors together. */
+  /** Memory of all executors together. */
   memoryTotalMb: number;
-  /** Of the body of a service call. */
+  /** Bytes of the body of a service call. */
   callBytesMax: number;
   accounts: Pick<Accounts, 'reserve' | 'runInTurns' | 'finishInTurns' | 'chargeHeavy' | 'restMs'>;
   executorPath?: string;
@@ -186,7 +186,7 @@ export const createSandbox = (options: SandboxOptions): SandboxOwner => {
   const onExecutorExit = (lease: Lease<Run>, ending: Ending): void => {
     const isMemory = isMemoryEnding(lease, ending);
     const isCpu = lease.death === 'cpu';
-    // Of several runs, the one to blame is unknown: each is tried again alone.
+    // The one to blame of several runs is unknown: each is tried again alone.
     const isToBlame = lease.runs.size === 1;
     const isSuspect = isMemory || isCpu || lease.death === undefined;
     for (const { timer } of lease.runs.values()) clearTimeout(timer);

@@ -21,7 +21,10 @@ const failWith = (errno: number): number => 0x0005_0000 | errno;
 const EPERM = 1;
 const ENOSYS = 38;
 
-/** Of struct seccomp_data: the number, the architecture, and the lower halves of the arguments. Both architectures are little-endian. */
+/**
+ * Offsets in struct seccomp_data: the number, the architecture, and the lower halves of the arguments. Both architectures are
+ * little-endian.
+ */
 const NUMBER_AT = 0;
 const ARCHITECTURE_AT = 4;
 const argumentAt = (argument: number): number => 16 + 8 * argument;
@@ -31,7 +34,10 @@ const X32_FROM = 0x4000_0000;
 
 type Instruction = [code: number, ifTrue: number, ifFalse: number, value: number | 'OWN_PROCESS'];
 
-/** Where the launcher writes the id of its process, which stays when it becomes the executor. Eight digits, none of them hexadecimal. */
+/**
+ * Mark that the launcher replaces by the id of its process, which stays when it becomes the executor. It has eight characters,
+ * none of which is in the hexadecimal text.
+ */
 const OWN_PROCESS_MARK = 'OWN_PROC';
 
 const give = (result: number): Instruction => [RETURN, 0, 0, result];

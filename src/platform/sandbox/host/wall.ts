@@ -95,7 +95,7 @@ const bubblewrap = (program: Program, landlock: number): CommandLine => {
     ...reads.filter((path) => !bubblewrapTree.some((directory) => path.startsWith(`${directory}/`))),
   ];
   const args = [
-    // As root without a user namespace: within one, the executor could not change to another user id.
+    // Root makes no user namespace: within one, the executor could not change to another user id.
     ...(isRoot
       ? ['--unshare-net', '--unshare-pid', '--unshare-ipc', '--unshare-uts', '--unshare-cgroup-try']
       : ['--unshare-all']),
@@ -131,7 +131,7 @@ const LIMITS = `read -r go; ulimit -c 0; ulimit -f 0; ulimit -n ${FILES_MAX}; ex
 
 const none = ({ path, args }: Program): CommandLine => {
   const limited = ['/bin/sh', '-c', LIMITS, 'sh', path, ...args];
-  // As root the executor has a user of its own, so the limit counts its threads only.
+  // An executor that root starts has a user of its own, so the limit counts its threads only.
   const [command = '', ...rest] = isRoot ? ['prlimit', `--nproc=${THREADS_MAX}`, ...limited] : limited;
   return { command, args: rest };
 };

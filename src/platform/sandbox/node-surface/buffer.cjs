@@ -48,7 +48,7 @@ for (const name of ['fill', 'includes', 'indexOf', 'lastIndexOf', 'write']) {
   });
 }
 
-// As in Node, a loop over a buffer's properties finds its bytes only.
+// A loop over a buffer's properties finds its bytes only, as in Node.
 for (const [name, { configurable, value }] of Object.entries(Object.getOwnPropertyDescriptors(Buffer.prototype)))
   if (configurable) define(Buffer.prototype, name, value);
 

@@ -59,9 +59,9 @@ const LIBRARIES: Record<string, string> = {
   'library/inspect': "module.exports = require('node-inspect-extracted');",
   'library/string-decoder': "module.exports = require('string_decoder/');",
   'library/path': "module.exports = require('path-browserify');",
-  // The package's main file re-exports Node's own stream where there is one.
-  // As they are in the Node that bundles.
+  // The codes are those of the Node that bundles.
   'library/status-codes': `module.exports = ${JSON.stringify(STATUS_CODES)};`,
+  // The package's main file re-exports Node's own stream where there is one.
   'library/stream': "module.exports = require('readable-stream/lib/ours/browser.js');",
 };
 
@@ -230,7 +230,7 @@ const bundlePackage = async (name: string, contents: string): Promise<Bundle> =>
     stdin: { contents, resolveDir: here, sourcefile: `${name}-entry.cjs` },
     alias: { 'axios-source': join(dirname(find('axios/package.json')), 'index.js') },
     format: 'cjs',
-    // As for a browser, axios sends by fetch.
+    // Axios is built as for a browser: it sends by fetch.
     platform: name === 'axios' ? 'browser' : 'neutral',
     mainFields: ['main'],
     conditions: ['node'],

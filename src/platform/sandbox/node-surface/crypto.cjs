@@ -14,7 +14,7 @@ const direct =
 
 const ARGUMENT_FAULT = /^ERR_(INVALID_ARG_TYPE|OUT_OF_RANGE|CRYPTO_INVALID_DIGEST)$/;
 
-/** As Node does: wrong arguments throw at once, what fails later goes to the callback. */
+/** Wrong arguments throw at once, what fails later goes to the callback, as in Node. */
 const withCallback =
   (work, toArguments = (value) => [value]) =>
   (...args) => {

@@ -8,7 +8,7 @@ export type Allowance = {
   max_amount: number;
   /** Three small letters. */
   currency: string;
-  /** Of all requests together. */
+  /** Amount of all requests together. */
   max_total?: number | undefined;
   /** Compared where the proxy says where a request has its merchant. */
   merchant_id?: string | undefined;
@@ -16,7 +16,7 @@ export type Allowance = {
   checkout_session_id?: string | undefined;
 };
 
-/** As long as processors make them. */
+/** Length of an id: as long as processors make them. */
 const TEXT_LENGTH_MAX = 256;
 
 const amountError = 'must be a whole number from 1 to 9007199254740991, in minor units such as cents';

@@ -22,9 +22,9 @@ export type Decision = {
   shown?: Visibility;
   /** The token is stored: a replay looks up its container, and whether it has a mask. */
   isStored?: boolean;
-  /** Of a token that the request creates. */
+  /** Whether a token that the request creates has a mask. */
   hasMask?: boolean;
-  /** Of a stored token that is shown masked: the digest of its own mask, or of having none. */
+  /** Digest of the own mask of a stored token that is shown masked, or of having none. */
   mask?: string;
 };
 
@@ -41,7 +41,7 @@ export type HandedOn = {
   rules: readonly AccessRule[];
   allowed_hosts?: readonly string[] | undefined;
   limits?: ApplicationLimits | undefined;
-  /** Of an application that was there before. */
+  /** Id of an application that was there before. */
   application_id?: string | undefined;
 };
 
@@ -78,7 +78,7 @@ export type AnswerBasis = {
 
 export type AnswerRecord = {
   readonly basis: AnswerBasis;
-  /** Of the same decision twice, the one that shows more counts. */
+  /** Records a decision. If the same is made twice, the one that shows more counts. */
   decided(decision: Decision): void;
   handedOn(rights: HandedOn): void;
   /** Bounded with the log rows, which have the same ids. */
@@ -105,7 +105,7 @@ export const createAnswerRecord = (): AnswerRecord => {
       const name = JSON.stringify(of);
       const before = known.get(name);
       if (before) {
-        // Where the request changed the mask, the last one counts.
+        // If the request changed the mask, the last one counts.
         if (mask !== undefined) before.mask = mask;
         if (shown && before.shown && showsLess(before.shown, shown)) before.shown = shown;
         return;

@@ -54,7 +54,7 @@ type Drawing = Pick<Platform, 'environment' | 'pepper' | 'randomBytes'>;
 /** Draws a random key. `public_id` and `digest` are stored; `key` is shown once. */
 export const newApiKey = (ctx: Drawing): NewApiKey => drawKey(ctx, ctx.environment);
 
-/** As `newApiKey`, for a session. */
+/** Draws a random key like `newApiKey`, for a session. */
 export const newSessionKey = (ctx: Drawing): NewApiKey => drawKey(ctx, SESSION);
 
 const drawKey = (ctx: Drawing, kind: string): NewApiKey => {

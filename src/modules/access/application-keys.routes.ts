@@ -98,7 +98,7 @@ const applicationKeyRecord = z
 /** For a new key, whose body may be left out. */
 const newApplicationKeyBody = applicationKeyBody.nullish();
 
-/** As of an empty body. */
+/** Key that an empty body asks for. */
 const plainKey = applicationKeyBody.parse({});
 
 const applicationKeyQuery = z.object({ id: repeated(z.string(), 'Only these keys.', EXAMPLE_ID) });

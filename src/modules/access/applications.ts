@@ -44,7 +44,7 @@ export type ApplicationRecord = {
   daily_reveals: number | undefined;
   daily_uses: number | undefined;
   echo_guard: EchoMode | undefined;
-  /** Of public applications, as the two that follow. */
+  /** Only public applications have this attribute and the next two. */
   allowed_origins?: string[];
   containers?: string[];
   creates_per_minute?: number;

@@ -126,7 +126,7 @@ export const originOf = (request: Pick<FastifyRequest, 'id' | 'ip' | 'otel_trace
 const askingOf = ({ actor_type, actor_id, publicAccess }: Caller): string | undefined =>
   actor_type === 'application' ? actor_id : publicAccess?.session?.created_by;
 
-/** As `originOf`, of a request whose caller is known. */
+/** Adds the application that asks to `originOf`, for a request whose caller is known. */
 export const originFor = (request: Parameters<typeof originOf>[0], caller: Caller): RequestOrigin => ({
   ...originOf(request),
   application_id: askingOf(caller),
@@ -136,7 +136,7 @@ export const originFor = (request: Parameters<typeof originOf>[0], caller: Calle
 export type Actor = {
   caller: Caller;
   isFresh: boolean;
-  /** As that of `Work`. */
+  /** Same as `gather` of `Work`. */
   gather?: ((tokens: readonly LoggedToken[]) => void) | undefined;
   reason?: RevealReason | undefined;
 };
@@ -213,7 +213,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
   };
 
   app.decorateRequest('isHandedOver', false);
-  /** Where the heavy worker listens, if the request goes to it. Its limits and permissions are looked at there. */
+  /** Socket of the heavy worker, if the request goes to it. Limits and permissions of the request are checked there. */
   const findHeavySocket = ({ raw }: FastifyRequest, { tenant_id, publicAccess }: Caller): string | undefined => {
     const isElsewhere = ctx.accounts.heavyTenants.isElsewhere(tenant_id);
     if (!isElsewhere || publicAccess !== undefined || !(raw.socket instanceof Socket)) return undefined;
@@ -237,7 +237,7 @@ export const addAuthentication = (app: App, ctx: AccessContext): Authentication 
     if (permission !== 'authenticated' && !mayAnywhere(work, permission)) throw forbidden(permission);
   };
 
-  /** As `admit`, for a caller with limits. @throws too_many_requests over its rate. */
+  /** Admits a request like `admit`, for a caller with limits. @throws too_many_requests over its rate. */
   const admitLimited = async (
     request: FastifyRequest,
     reply: FastifyReply,

@@ -27,7 +27,7 @@ export const pinBounds = async (
 };
 
 /**
- * As pinBounds, for a partial batch.
+ * Does the same as `pinBounds`, for a partial batch.
  * @param problemsOf collects, for the bound at an index, the ids that name nothing of the tenant. It may be the same for several.
  */
 export const pinEach = async (

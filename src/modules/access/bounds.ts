@@ -15,11 +15,11 @@ export const BOUND_NAMES_MAX = 20;
 /** Beyond, a count says nothing that a daily limit does not say better. */
 export const BOUND_USES_MAX = 1_000;
 
-/** Where an expression stands in a forwarded request, decoded: parts of a form or of a multipart body are `body`. */
+/** Parts of a decoded forwarded request that expressions stand in: parts of a form or of a multipart body are `body`. */
 export const boundPlaces = ['body', 'header', 'path', 'query'] as const;
 export type BoundPlace = (typeof boundPlaces)[number];
 
-/** As a request has it: at least one attribute. Lists have no duplicates and are not empty: an empty one could mean all or none. */
+/** Bound as a request has it: at least one attribute. Lists have no duplicates and none is empty: that could mean all or none. */
 export type Bound = {
   hosts?: string[] | undefined;
   /** Ids of stored proxies. */
@@ -35,7 +35,7 @@ export type Bound = {
 declare const pinned: unique symbol;
 
 /**
- * As it is stored, with sorted lists: equal bounds are equal JSON. Only `storeBound` makes one.
+ * Bound as it is stored, with sorted lists: equal bounds are equal JSON. Only `storeBound` makes one.
  * `pins`: for each proxy and reactor by id, the digest of what it was when it was named. Never shown, never taken.
  */
 export type StoredBound = Bound & { pins?: Readonly<Record<string, string>> | undefined; readonly [pinned]: true };
@@ -202,7 +202,7 @@ export const bindsDestination = (bound: StoredBound | null | undefined): boolean
 /** Digests of a proxy or a reactor as it is now, computed where a bound names it. */
 export type Pins = {
   pin: (key: DigestKey) => string;
-  /** Of a proxy: where its requests have their amounts, for bounds with an allowance. */
+  /** Digest of where the requests of a proxy have their amounts, for bounds with an allowance. */
   pinOfAmount?: ((key: DigestKey) => string) | undefined;
 };
 
@@ -308,7 +308,7 @@ export const usedUp = (bound: Bound, use: Use): Breach => ({
 
 export const overspent = (sentence: string, use: Use): Breach => ({ bound: 'allowance', sentence, what: whatOf(use) });
 
-/** Of a log row: where values went. */
+/** Columns of a log row that say where values went. */
 type LoggedUse = {
   destination_host?: string | undefined;
   reactor_id?: string | undefined;

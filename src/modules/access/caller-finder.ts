@@ -38,7 +38,7 @@ export type CallerFinder = {
   findCallerOfApplication(caller: Pick<Caller, 'tenant_id'>, application_id: string): Promise<Caller | undefined>;
 };
 
-/** Of the rights of an application: the one that a session uses, as long as the application may create sessions. */
+/** Rights of an application that a session uses: one permission, as long as the application may create sessions. */
 const rightsOfSession = (creator: Caller, permission: Permission): Pick<Caller, 'permissions' | 'rules'> => {
   if (!holdsAnywhere(creator, 'session:create')) return { permissions: new Set(), rules: [] };
   return {

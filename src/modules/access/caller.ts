@@ -16,9 +16,9 @@ export type PublicAccess = {
   readonly container?: string | undefined;
   /** Added to the metadata of each token. */
   readonly metadata?: Readonly<Record<string, string>> | undefined;
-  /** Of each token. */
+  /** Bound of each token. */
   readonly bound_to?: StoredBound | undefined;
-  /** Of one client address. */
+  /** Limit for one client address. */
   readonly creates_per_minute: number;
   /** Undefined for an application. */
   readonly session?:
@@ -28,7 +28,7 @@ export type PublicAccess = {
         readonly created_by: string;
         /** The card whose security code it collects; undefined for one that creates tokens. */
         readonly token_id?: string | undefined;
-        /** Of the page through which it acts, which works once. */
+        /** Digest of the page through which it acts, which works once. */
         readonly page_digest?: Buffer;
       }
     | undefined;
@@ -39,7 +39,7 @@ export type Caller = {
   readonly actor_id: string;
   readonly actor_type: 'application' | 'user' | 'session';
   readonly permissions: ReadonlySet<Permission>;
-  /** By priority, 1 first. */
+  /** Rules by priority, 1 first. */
   readonly rules: readonly AccessRule[];
   /** Searches find values that are shown masked: members of the console may reveal each of them. */
   readonly findsAnyValue?: boolean;
@@ -49,7 +49,7 @@ export type Caller = {
   readonly allows_absent_paths?: boolean;
   /** The setting of the tenant: a member says why before a value is shown. */
   readonly needs_reveal_reason?: boolean;
-  /** Of the application; undefined where it says nothing. */
+  /** Mode of the application; undefined if it says nothing. */
   readonly echo_guard?: EchoMode | undefined;
   /** The setting of the tenant: the echo guard where nothing else says it. */
   readonly tenant_echo_guard?: EchoMode | undefined;

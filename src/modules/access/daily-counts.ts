@@ -47,7 +47,7 @@ export const countTokens = async (
 };
 
 /**
- * As `countTokens`, for items one after another: the tokens of each are counted all or none.
+ * Counts like `countTokens`, for items one after another: the tokens of each are counted all or none.
  * @returns why an item is over the limit, by its index; undefined for one that is counted.
  * @throws unavailable.
  */

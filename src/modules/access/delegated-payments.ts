@@ -43,7 +43,7 @@ const delegated = z.strictObject({
   signing_keys: z.array(signingKey).min(1).max(SIGNING_KEYS_MAX).optional(),
 });
 
-/** Where the setting names no container. */
+/** Container of cards if the setting names none. */
 export const DELEGATED_CONTAINER = '/pci/high/';
 
 export type DelegatedPayments = z.output<typeof delegated>;

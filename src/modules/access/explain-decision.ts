@@ -6,17 +6,17 @@ import type { Permission } from './permissions.ts';
 import { byPriority, type DecidingRights, findDecider, type SkipReason } from './rule-walk.ts';
 import { findDeciderFor, type Target, transformUnder, visibilityUnder } from './rules.ts';
 
-/** Whom a question about access is about. */
+/** Subject of a question about access. */
 export type Subject = {
   entity_type: 'application' | 'tenant_member';
   id: string;
   /** What decides, with the limits of the caller. */
   rights: DecidingRights & Pick<Caller, 'allowed_hosts' | 'limits'>;
-  /** As they decide where a member asks for a value. Undefined for applications, and for a role that sees no value. */
+  /** Rights that decide if a member asks for a value. Undefined for applications, and for a role that sees no value. */
   asking?: DecidingRights | undefined;
   /** In the order of the application's record. */
   rules: readonly AccessRule[];
-  /** Of a member. */
+  /** Role of a member. */
   role?: string;
 };
 
@@ -25,7 +25,7 @@ export type By = {
   /** In `rules` of the application, from 0. */
   rule_index?: number;
   priority?: number;
-  /** Of the rule, where it has one; the role of a member. */
+  /** Description of the rule, if it has one; the role of a member. */
   description?: string;
 };
 

@@ -310,7 +310,7 @@ describe('for any rules', () => {
     return permission === 'token:use' && transform === 'default' ? 3 : strength;
   };
 
-  /** As much as the holder can come to see: what it may read plainly it can have revealed by use. */
+  /** Strength that the holder can reach: what it may read plainly it can have revealed by use. */
   const reachOf = (grants: Grants, permission: Permission, target: (typeof targets)[number]): number => {
     const shown = shownTo(grants, permission, target);
     const uses = permission === 'token:read' && shown >= 0 && shownTo(grants, 'token:use', target) === 3;

@@ -9,7 +9,7 @@ import { isWithin, type StoredBound } from './bounds.ts';
 import type { Permission } from './permissions.ts';
 import { strengths } from './rules.ts';
 
-/** Of a caller, or of an application. */
+/** Rights of a caller, or of an application. */
 export type Grants = {
   permissions: Iterable<Permission>;
   rules: readonly AccessRule[];
@@ -17,7 +17,7 @@ export type Grants = {
   allowed_hosts?: readonly string[] | undefined;
   /** Undefined for none. */
   limits?: ApplicationLimits | undefined;
-  /** Of an application that is there already. */
+  /** Id of an application that is there already. */
   application_id?: string | undefined;
 };
 
@@ -41,7 +41,7 @@ const coversPattern = (outer: Pattern, inner: Pattern): boolean =>
 const covers = (outer: Region, inner: Region): boolean =>
   coversPattern(outer.id, inner.id) && coversPattern(outer.container, inner.container);
 
-/** Of two patterns that share a text, one covers the other. Undefined for two that share none. */
+/** Finds the narrower of two patterns: if they share a text, one covers the other. Undefined if they share none. */
 const narrower = (one: Pattern, other: Pattern): Pattern | undefined => {
   if (coversPattern(one, other)) return other;
   return coversPattern(other, one) ? one : undefined;
@@ -91,7 +91,7 @@ type Grant = {
   region: Region;
   transform: Transform;
   decided: Region[];
-  /** Where values may go, for `token:use`. */
+  /** Destinations of values, for `token:use`. */
   bound_to?: StoredBound | undefined;
 };
 

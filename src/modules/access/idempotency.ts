@@ -30,7 +30,7 @@ import { boundOfUse, holdsAnywhere, transformUnder, visibilityUnder, wouldDecide
 const KEPT_MS = 24 * 3_600_000;
 
 export type IdempotentRequest = {
-  /** As the client chose it. */
+  /** Key as the client chose it. */
   key: string;
   /** Method and path: the key is for these. */
   route: string;
@@ -71,8 +71,8 @@ const bindingOf = (ctx: AccessContext, work: Work, id: string): Binding => ({
 });
 
 /**
- * Whose claim it is. Everybody has the key of a public caller: a claim of all would tell others by a 422 whether they have guessed the
- * value that a page has sent. So a retry from another address makes a claim of its own.
+ * Holder of a claim. Everybody has the key of a public caller: a claim of all would tell others by a 422 whether they have
+ * guessed the value that a page has sent. So a retry from another address makes a claim of its own.
  */
 export const holderOf = ({ actor_id, caller, origin }: Work) => ({
   actor_id,

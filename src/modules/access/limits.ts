@@ -11,7 +11,7 @@ const DAY_SECONDS = 86_400;
 export const CREATES_LIMIT = 'creates_per_minute';
 export const CREATES_WINDOW_MS = 60_000;
 
-/** As the columns of an application have them. */
+/** Limits as the columns of an application have them. */
 export type LimitColumns = {
   rate_limit: unknown;
   daily_reveals: number | null;

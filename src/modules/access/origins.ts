@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { invalidInput, fieldErrors } from '../../platform/base/errors.ts';
 import type { Config } from '../../platform/config/config.ts';
 
-/** As many as a person still reads through. */
+/** Origins of a list: as many as a person still reads through. */
 export const ORIGINS_MAX = 50;
 /** A host name has at most 253 characters (RFC 1035 section 2.3.4). */
 const ORIGIN_LENGTH_MAX = 300;
@@ -13,7 +13,7 @@ const form = /^https?:\/\/[A-Za-z0-9._:[\]-]+$/;
 const error = 'must be an origin such as https://shop.example.com, without path';
 const listError = `must be a list of at most ${ORIGINS_MAX} origins`;
 
-/** As browsers write it (RFC 6454 section 6.2): in lower case, without the default port. */
+/** Checks that an origin is written as browsers do it (RFC 6454 section 6.2): in lower case, without the default port. */
 const isOrigin = (text: string): boolean => form.test(text) && URL.parse(text)?.origin === text;
 
 export const originsSchema = z

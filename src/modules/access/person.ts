@@ -2,7 +2,7 @@
 import type { TenantKeys } from '../../platform/crypto/keyring.ts';
 import { openText, sealText, type SealedPlace, type Sealing } from '../../platform/keys/sealed-text.ts';
 
-/** As the user entered it for this tenant; other tenants may have other names of the same user. */
+/** Address and names as the user entered them for this tenant; other tenants may have other names of the same user. */
 export type Person = {
   email: string;
   first_name: string;

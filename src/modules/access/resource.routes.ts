@@ -22,7 +22,7 @@ type PermissionArea<Of = Permission> = Of extends `${infer Area}:read` ? Area : 
 
 /** @template Record the schema of a record. */
 type Resource<Record> = {
-  /** Of the list; a record is at `{path}/:id`. */
+  /** Path of the list; a record is at `{path}/:id`. */
   path: string;
   /** In summaries, in operation ids and, in the plural, as the tag. */
   noun: string;
@@ -46,7 +46,7 @@ type Texts = {
 type WithBody<Body> = Texts & {
   body: Body;
   examples: { request: Examples; response: Examples };
-  /** As FastifyContextConfig has it. */
+  /** Same attribute as in FastifyContextConfig. */
   idempotency?: 'brief';
 };
 

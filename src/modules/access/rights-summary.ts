@@ -12,7 +12,7 @@ export type Rights = {
   rules: readonly AskedRule[];
   /** Undefined for any. */
   allowed_hosts?: readonly string[] | undefined;
-  /** Of a public one. */
+  /** Origins of a public application. */
   allowed_origins?: readonly string[] | undefined;
   /** The container of the tokens of a public one. */
   container?: string | undefined;

@@ -18,7 +18,7 @@ export type Decider<B extends Bound = StoredBound> = Pick<Rule<B>, 'container' |
 
 const plainPermission: Pick<Decider, 'container' | 'transform'> = { container: '/', transform: 'default' };
 
-/** By priority, 1 first; equal ones as they were written. */
+/** Sorts rules by priority, 1 first; equal ones stay as they were written. */
 export const byPriority = <T extends Pick<AccessRule, 'priority'>>(rules: readonly T[]): T[] =>
   rules.toSorted((one, other) => one.priority - other.priority);
 

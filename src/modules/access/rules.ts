@@ -26,7 +26,7 @@ const reaches = (rule: Decider, target: Target): boolean =>
     ? containerCovers(rule.container ?? '/', target.container)
     : rule.conditions.every((each) => meets(each, target));
 
-/** As `findDecider`, for one token. */
+/** Finds the same as `findDecider`, for one token. */
 export const findDeciderFor = (
   rights: DecidingRights,
   permission: Permission,
@@ -39,7 +39,7 @@ export const boundOfUse = (caller: Caller, target: Target): StoredBound | undefi
   findDeciderFor(caller, 'token:use', target)?.bound_to;
 
 /**
- * As `decide`, without recording the decision.
+ * Decides like `decide`, without recording the decision.
  * @returns how much would be shown, or undefined where nothing allows it.
  */
 export const wouldDecide = (rights: DecidingRights, permission: Permission, target: Target): Transform | undefined =>
@@ -57,7 +57,7 @@ export const decide = (work: Work, permission: Permission, target: Target): Tran
   return transform;
 };
 
-/** As `decide`, for a token that the request creates and shows masked at most. @throws forbidden naming the permission. */
+/** Decides like `decide`, for a token that a request creates and shows masked at most. @throws forbidden with the permission. */
 export const getTransformOfNew = (
   work: Work,
   permission: Permission,
@@ -90,7 +90,7 @@ export const visibilityOf = (transform: Transform | undefined, hasMask: boolean)
 export const visibilityUnder = (permission: Permission, transform: Transform, hasMask: boolean): Visibility =>
   visibilityOf(permission === 'token:use' && transform === 'default' ? 'reveal' : transform, hasMask);
 
-/** As `decide`. @throws forbidden naming the permission. */
+/** Decides like `decide`. @throws forbidden naming the permission. */
 export const getTransform = (work: Work, permission: Permission, target: Target): Transform => {
   const transform = decide(work, permission, target);
   if (transform === undefined) throw forbidden(permission);
@@ -101,7 +101,7 @@ export const getTransform = (work: Work, permission: Permission, target: Target)
 export const holdsAnywhere = (rights: DecidingRights, permission: Permission): boolean =>
   findDecider(rights, permission, () => true) !== undefined;
 
-/** As `holdsAnywhere`, recorded for the kept answer. Checked before the body is read. */
+/** Answers like `holdsAnywhere`, recorded for the kept answer. Checked before the body is read. */
 export const mayAnywhere = (work: Work, permission: Permission): boolean => {
   const may = holdsAnywhere(work.caller, permission);
   if (may) work.record?.decided({ actor_id: work.actor_id, permission });
@@ -126,7 +126,7 @@ export const valueShownWhere = (caller: Caller, permission: Permission): TokenCo
   return shown === 'everything' ? { kind: 'readable' } : all([{ kind: 'readable' }, shown]);
 };
 
-/** As in `decide`, the first rule that reaches a token decides. */
+/** Condition for tokens whose values are shown. The first rule that reaches a token decides, as in `decide`. */
 const valueRevealedWhere = (caller: Caller, permission: Permission): TokenCondition | 'everything' => {
   if (caller.findsAnyValue) return 'everything';
   let shown: TokenCondition | 'everything' | undefined = caller.permissions.has(permission)

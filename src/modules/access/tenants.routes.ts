@@ -30,7 +30,7 @@ import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from './authenticate.ts';
 
-/** As many as a token has metadata. */
+/** Settings of a tenant: as many as a token has metadata. */
 export const SETTINGS_MAX = 50;
 const SETTING_NAME_LENGTH_MAX = 200;
 const SETTING_LENGTH_MAX = 500;

@@ -29,7 +29,7 @@ const isUnavailable = (error: unknown): boolean => error instanceof AppError && 
 
 type Added = { requests: number; tokens: number };
 
-/** Of one request. Tokens that it counts again are the same, and what ends after its response is added then. */
+/** Counter of one request. Tokens that it counts again are the same, and what ends after its response is added then. */
 const createRequestUsage = (add: (kind: UsageKind, added: Added, ms: number) => void): Usage => {
   let counts: Map<UsageKind, Set<string>> | undefined;
   let ms: number | undefined;

@@ -115,7 +115,7 @@ export class Work {
     return runTransaction(this.db, this.#services.changes, this.#keep, work);
   }
 
-  /** As `transaction`, for tables that are not hot. */
+  /** Does the same as `transaction`, for tables that are not hot. */
   prismaTransaction<T>(work: (tx: PrismaTransaction) => Promise<T>): Promise<T> {
     return runPrismaTransaction(this.db, this.#services.changes, this.#keep, work);
   }
@@ -194,12 +194,12 @@ export class Work {
     return new Work(this.#services, caller, { origin, record, usage, noteOpened, warn: this.#warn });
   }
 
-  /** As `as`, for code with the rights of an application. */
+  /** Does the same as `as`, for code with the rights of an application. */
   asCodeOf(application: Caller): Work {
     return this.as(application, { ...this.origin, code_application_id: application.actor_id });
   }
 
-  /** As `as`, where the operations of the other caller keep the answer of this request. */
+  /** Does the same as `as`, but the operations of the other caller keep the answer of this request. */
   actingFor({ caller, origin }: Work): Work {
     const { record, usage, noteOpened } = this;
     return new Work(this.#services, caller, { origin, record, usage, noteOpened, keeping: this.#keeping });

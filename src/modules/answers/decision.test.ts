@@ -49,7 +49,7 @@ const subjectOf = (next: Next): Subject => {
   return { entity_type: 'application', id: 'a', rights: { permissions, rules: byPriority(rules) }, rules };
 };
 
-/** By the text of docs/decisions/0008: whether a rule is about a token. */
+/** Whether a rule is about a token, by the text of docs/decisions/0008. */
 const isAbout = ({ container, conditions }: AccessRule, { id, container: of }: Target): boolean => {
   if (conditions === undefined)
     return of

@@ -59,7 +59,7 @@ const checkQuestion = (question: Question): void => {
   if (errors.length > 0) throw invalidInput(errors);
 };
 
-/** Of the proxy, what a use of it pins. */
+/** Destination of the question. `proxy`: what a use of the proxy pins. */
 type Asked = Destination & { proxy?: PinnedProxy };
 
 const findDestination = async (
@@ -76,7 +76,7 @@ const findDestination = async (
   return { url: route.destination_url, proxyHosts: { hosts: hostsOf(row.allowed_hosts) }, proxy: toPinned(row, route) };
 };
 
-/** Where a token stands in a request is not asked: a bound to places holds. */
+/** A question does not say where a token stands in a request: a bound to places holds. */
 const nowhere = () => [];
 
 const findBoundCheck = async (

@@ -56,7 +56,7 @@ export type ReviewedMember = {
   user_id: string;
   role: Role;
   created_at: Date;
-  /** Of a sign-in that has not ended. */
+  /** Latest `seen_at` of the member's sign-ins that have not ended. */
   seen_at: Date | null;
 };
 

@@ -42,7 +42,7 @@ export type ReviewRow = {
   name: string | undefined;
   /** The type of an application, the role of a member. */
   type: string | undefined;
-  /** Of a key, an open proxy or a creator of sessions. */
+  /** Application of a key, an open proxy or a creator of sessions. */
   application_id: string | undefined;
   reveals: string[];
   uses: string[];

@@ -19,7 +19,7 @@ import { findPlaces, listActs, type LoggedAct, type TokenPlace } from './rows.ts
 
 /** Decisions of one answer: at 2 µs each, and 100 statements. The newest are examined. */
 export const EXAMINED_MAX = 100_000;
-/** As many as a page shows. */
+/** Samples of one answer: as many as a page shows. */
 export const SAMPLES_MAX = 50;
 export const DAYS_MAX = 30;
 
@@ -48,7 +48,7 @@ export type Changed = { count: number; samples: Sample[] };
 
 export type Simulated = {
   examined: number;
-  /** Of those: tokens that are gone, and operations that no permission is known of. */
+  /** Count of examined decisions about tokens that are gone, or operations that no permission is known of. */
   unknown: number;
   newly_refused: Changed;
   newly_allowed: Changed;
@@ -60,7 +60,7 @@ type Rights = DecidingRights & { allowed_hosts: readonly string[] | undefined };
 
 const tokenTypes: ReadonlySet<string> = new Set(tokenEntities);
 
-/** Of entities whose permissions have another name. */
+/** Permission areas of entities whose permissions have another name. */
 const areas: Record<string, string> = {
   reactor_formula: 'reactor',
   tenant_member: 'tenant:member',

@@ -50,7 +50,7 @@ const request = z.object(
   'must be an object',
 );
 
-/** As code in the sandbox takes it: `body` in base64. */
+/** Answer to `fetch` in the form that code in the sandbox takes, with `body` in base64. */
 type FetchAnswer = {
   status: number;
   status_text: string;
@@ -62,7 +62,7 @@ type FetchAnswer = {
 
 type FetchRights = {
   tenant_id: string;
-  /** Whose shares are used; the tenant's if absent. */
+  /** Account whose shares are used; the tenant's if absent. */
   account?: Account | undefined;
   /** The host must be in each of them. */
   allowLists: readonly (readonly string[])[];
@@ -129,7 +129,7 @@ export type AnswerProxy = (application: Work, call: Call) => Promise<unknown>;
 
 export type CodeRights = {
   tenant_id: string;
-  /** Whose shares its requests use; the tenant's if absent. */
+  /** Account whose shares its requests use; the tenant's if absent. */
   account?: Account | undefined;
   /** The caller of the run. */
   actor: Actor;

@@ -5,7 +5,7 @@ import { AppError, codeFailure, failure, fieldErrors } from '../../platform/base
 import type { RunFault, RunLimits, ThrownResponse, ThrownSdkError } from '../../platform/sandbox/protocol/sandbox.ts';
 import { nameOfFault } from '../runs/outcome.ts';
 
-/** By the names of the classes that the SDK gives to code. */
+/** Statuses and details by the names of the classes that the SDK gives to code. */
 const sdkErrors: ReadonlyMap<string, { status: number; detail: string }> = new Map([
   ['AuthenticationError', { status: 401, detail: 'Authentication Failed' }],
   ['AuthorizationError', { status: 403, detail: 'Forbidden' }],
@@ -20,7 +20,7 @@ const sdkErrors: ReadonlyMap<string, { status: number; detail: string }> = new M
 
 const RUNTIME_ERROR = 'Reactor Runtime Error';
 
-/** Of all texts of an error together. */
+/** Bytes of all texts of an error together. */
 const WORDS_BYTES_MAX = 4096;
 const WORDS_KEYS_MAX = 50;
 
@@ -30,7 +30,7 @@ const RETRY_AFTER_SECONDS = 1;
 /** A response that the code made, ready to be sent. */
 export class CodeResponse {
   readonly status: number;
-  /** By lower-case name. */
+  /** Headers by lower-case name. */
   readonly headers: Record<string, string>;
   /** Undefined for none. */
   readonly body: string | undefined;
@@ -69,7 +69,7 @@ const clippedWords = (errors: Record<string, readonly string[]>) => {
   return fieldErrors(entries);
 };
 
-/** Where code failed, and the name of its error. */
+/** Line where code failed, and the name of its error. */
 type CodeMarks = Partial<Pick<AppError, 'codeLine' | 'codeError'>>;
 
 /** A 500 with a sentence of the server, or a message of the code. */

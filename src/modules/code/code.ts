@@ -74,7 +74,7 @@ const describeMissingModule = (fault: Extract<RunFault, { code: 'THROWN' }>): st
 
 /** What code is for, in error messages. */
 export type CodePurpose = {
-  /** As in "The code of the formula". */
+  /** Noun for what the code belongs to, as in "The code of the formula". */
   of: string;
   /** The shortest result that it may return. */
   result: string;

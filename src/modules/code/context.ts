@@ -6,7 +6,7 @@ import type { TokensContext } from '../tokens/context.ts';
 import type { EchoGuard } from '../tokens/echo/echo-guard.ts';
 import type { OpenedTexts } from '../tokens/expressions/opened-texts.ts';
 
-/** Of a run, for its requests by `svc.proxy`: its depth below a request, its allowlists, and the token values that it has seen. */
+/** State of a run for its requests by `svc.proxy`: depth below a request, allowlists, and the token values that it has seen. */
 export type Nesting = {
   depth: number;
   allowLists: readonly (readonly string[])[];
@@ -15,7 +15,7 @@ export type Nesting = {
   guard?: EchoGuard | undefined;
   /** When the time of the run that sent the request is over, by `performance.now()`. */
   endsAtMs?: number;
-  /** Whose shares the run uses, where that is not its tenant: of an anonymous client of an open proxy. */
+  /** Account whose shares the run uses, if it is not the tenant's: that of an anonymous client of an open proxy. */
   account?: Account | undefined;
 };
 

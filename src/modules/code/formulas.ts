@@ -62,7 +62,7 @@ export type FormulaInput = {
   code: string;
   configuration: ConfigurationElement[];
   request_parameters: (RequestParameter & { optional: boolean })[];
-  /** Of the version of its code. */
+  /** Note of the version of its code. */
   note?: string | undefined;
 };
 
@@ -339,7 +339,7 @@ export const restoreFormula = async (
   given: { number: number; note: string | undefined },
 ): Promise<VersionRecord> => restoreCode(ctx, work, await findOwnCode(work, id), given);
 
-/** As restoreFormula, of a formula that is the caller's to change. */
+/** Does the same as `restoreFormula`, for code that the caller may change. */
 export const restoreCode = async (
   ctx: CodeContext,
   work: Work,

@@ -27,7 +27,7 @@ import { searchQueryText } from '../tokens/search-query.ts';
 import { TOKEN_ID_LENGTH_MAX } from '../access/token-id.ts';
 import { tokenize } from '../tokens/tokenize.ts';
 
-/** Of the error message of a call. */
+/** Length of the error message of a call. */
 const MESSAGE_LENGTH_MAX = 4096;
 
 /**

@@ -31,7 +31,7 @@ import {
 } from './versions.schema.ts';
 
 type Versioned<Ctx, Body extends z.ZodType> = {
-  /** Of the list of the resource, such as `/proxies`. */
+  /** Path of the list of the resource, such as `/proxies`. */
   path: string;
   noun: string;
   /** In operation ids and names of schemas, such as `Proxy`. */

@@ -69,7 +69,7 @@ export const restoreRequest = z
   .meta({ id: 'RestoreVersionRequest', description: 'Why an earlier version is deployed again.' })
   .nullish();
 
-/** As `versionWithCode`. */
+/** Schema of a draft, with the same parameters as `versionWithCode`. */
 export const draftRecord = <T extends z.ZodRawShape>(code: T, id: string) =>
   z
     .object({ ...code, modified_at: date('When it was saved last.') })

@@ -138,7 +138,7 @@ export const findCodeOfVersion = async (
   return { version: recordOf(row), code };
 };
 
-/** As findCodeOfVersion, with a row of the log. */
+/** Finds code like `findCodeOfVersion`, and writes a row of the log. */
 export const getVersion = async (
   ctx: CodeContext,
   work: Work,

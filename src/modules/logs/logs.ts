@@ -58,7 +58,7 @@ const logReading = (ctx: Reading, work: Work, message: typeof LOGS_RETRIEVED | t
 const filterOf = ({ start_date, end_date, destination_host, ...others }: LogQuery): LogFilter => {
   return {
     ...others,
-    // As rows have it.
+    // Rows have the host masked.
     destination_host: destination_host && maskHost(destination_host),
     ...toIdRange({ start_date, end_date }),
   };

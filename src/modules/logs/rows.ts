@@ -11,7 +11,7 @@ export type LogEntry = {
   entity_id: string;
   /** All entities of a list; null for other rows. */
   entity_ids: string[] | null;
-  /** Of the entity in its row, from 1. */
+  /** Position of the entity in its row, from 1. */
   place: string;
   operation: string;
   message: string;

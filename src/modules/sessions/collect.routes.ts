@@ -179,7 +179,7 @@ export const collectRoutes = (scope: App, ctx: SessionsContext): void => {
   const digestOf = ({ params }: FastifyRequest): Buffer =>
     sessionPageDigest(ctx.pepper, (params as { secret: string }).secret);
 
-  /** Where the card is gone, the page is no longer valid. */
+  /** Finds the session of the page. If its card is gone, the page is no longer valid. */
   const find = async (request: FastifyRequest): Promise<Found | undefined> => {
     const session = await findPageSessionBeforeCaller(ctx.db, digestOf(request));
     if (!session || session.expires_at <= ctx.now()) return undefined;

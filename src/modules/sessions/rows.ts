@@ -34,7 +34,7 @@ export type NewSession = Omit<StoredSession, 'metadata' | 'bound_to' | 'token_id
 /** What a frame's page needs. */
 export type FrameSession = {
   id: string;
-  /** Of its key. */
+  /** Public id of its key. */
   public_id: string;
   tenant_id: string;
   allowed_origins: string[];
@@ -83,13 +83,13 @@ WHERE tenant_id = $1 AND id = $2 AND expires_at > $3 AND tries < max_tokens RETU
 export const takeTry = async ({ query, tenant_id }: TenantDatabase, id: string, now: Date): Promise<boolean> =>
   (await query('take-try', TAKE_TRY, [tenant_id, id, now])).length > 0;
 
-/** By the id in the address of a frame, before a caller is known. The id is public. */
+/** Finds a session by the id in the address of a frame, before a caller is known. The id is public. */
 export const findFrameSessionBeforeCaller = (
   db: Pick<Database, 'statements' | 'signedRows'>,
   id: string,
 ): Promise<FrameSession | undefined> => loadSession(db, 'find-frame-session', FIND_FRAME_SESSION, id);
 
-/** By the digest of the secret in the address of a page, before a caller is known. */
+/** Finds a session by the digest of the secret in the address of a page, before a caller is known. */
 export const findPageSessionBeforeCaller = (
   db: Pick<Database, 'statements' | 'signedRows'>,
   page_digest: Buffer,

@@ -10,7 +10,7 @@ import { createSession, getSession } from './sessions.ts';
 import { newSession, newSessionExamples, sessionExamples, sessionParams, sessionRecord } from './sessions.schema.ts';
 
 export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
-  /** Where the vault's pages are, as the client reaches them. */
+  /** URL of the vault's pages, as the client reaches them. */
   const pagesUrlOf = (request: FastifyRequest): string => ctx.config.fieldsOrigin ?? reachedUrl(ctx.config, request);
 
   app.post(

@@ -25,7 +25,7 @@ import { findSession, insertSession, type StoredSession } from './rows.ts';
 /** One page rarely needs more than a card and a second attempt. */
 export const TOKENS_DEFAULT = 5;
 export const TOKENS_MAX = 100;
-/** Of a session for one card. A person mistypes a code once or twice; who guesses has more tries than that. */
+/** Tries of a session for one card. A person mistypes a code once or twice; who guesses has more tries than that. */
 export const TRIES_MAX = 3;
 /** The type of a session for one card, which is no type of tokens. */
 export const CODE_TYPE = 'cvc';

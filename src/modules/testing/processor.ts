@@ -89,7 +89,7 @@ const answer = (received: ReceivedRequest, text: string, response: ServerRespons
 export const startProcessor = async (dataDir: string): Promise<Processor> => {
   const { cert, key } = selfSignedCertificateFor('localhost');
   const requests: ReceivedRequest[] = [];
-  /** By the port of the vault. */
+  /** Sockets by the port of the vault. */
   const sockets = new Map<number | undefined, Socket>();
   const server = createServer({ cert, key }, async (request, response) => {
     // A client that goes away in the middle of its request gets no answer.
@@ -116,7 +116,7 @@ export const startProcessor = async (dataDir: string): Promise<Processor> => {
   const { port } = server.address() as AddressInfo;
   const file = join(dataDir, 'echo.json');
   await mkdir(dataDir, { recursive: true, mode: 0o700 });
-  // As src/platform/config/dev-destination.ts reads it.
+  // Form that src/platform/config/dev-destination.ts reads.
   await writeFile(`${file}.new`, JSON.stringify({ port, certificate: cert }), { mode: 0o600 });
   await rename(`${file}.new`, file);
   return {

@@ -50,7 +50,7 @@ export const findArrival = async ({ query, tenant_id }: TenantQuery, id: string)
 };
 
 export type DailyBudget = {
-  /** Of its row, if there is none yet. */
+  /** Id of its row, if there is none yet. */
   id: string;
   application_id: string;
   limit: DailyLimit;
@@ -90,7 +90,7 @@ export const countDailyItems = async (
   return { counted, allowed };
 };
 
-/** Of tokens: how many the budget of a day has counted, and how many of these are not among them. */
+/** Counts, of tokens: how many the budget of a day has counted, and how many of these are not among them. */
 const FIND_DAILY_COUNT = `SELECT coalesce(max(b.counted), 0)::int AS counted,
   (SELECT count(*) FROM (SELECT DISTINCT unnest($5::text[])) AS wanted (id)
     WHERE NOT EXISTS (SELECT FROM daily_tokens t WHERE t.tenant_id = $1::uuid AND t.budget_id = max(b.id::text)::uuid

@@ -124,8 +124,8 @@ export const updateTenant = async (
 const deletePeople = async (tx: PrismaTransaction): Promise<Record<string, number>> => {
   const { prisma, tenant_id } = tx;
   const where = { tenant_id };
-  // By id, since another tenant of the same users may be deleted at the same time: the later transaction sees that it was the
-  // last. Before their sessions, as a change of a password does.
+  // Users are locked by id, since another tenant of the same users may be deleted at the same time: the later transaction sees
+  // that it was the last. Before their sessions, like a change of a password does.
   await prisma.$executeRaw`SELECT id FROM users WHERE id IN (SELECT user_id FROM memberships WHERE tenant_id = ${tenant_id}::uuid)
     ORDER BY id FOR UPDATE`;
   const sessions = await prisma.sessions.deleteMany({ where });

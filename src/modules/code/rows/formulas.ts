@@ -33,9 +33,9 @@ export type StoredFormula = FormulaContent & {
   /** Only where the formula is read by its id. */
   search_name?: string;
   status: string;
-  /** Of an official formula: its code is public. Null for a tenant's own. */
+  /** Code of an official formula, which is public. Null for a tenant's own. */
   code: string | null;
-  /** Of a tenant's own formula: its code. Null for an official one, and in lists where the rows hold more than a request may read. */
+  /** Code of a tenant's own formula. Null for an official one, and in lists whose rows hold more than a request may read. */
   sealed: Uint8Array | null;
   created_at: Date;
   created_by: string | null;
@@ -164,7 +164,7 @@ export const lockFormulaForUse = async (tx: PrismaTransaction, id: string): Prom
   return locked.length > 0 ? findOwn(tx.prisma, tx.tenant_id, id) : findOfficial(tx.prisma, id);
 };
 
-/** As lockFormulaForUse, for a new reactor: the code of another reactor is no formula. */
+/** Locks a formula like `lockFormulaForUse`, for a new reactor: the code of another reactor is no formula. */
 export const lockFormulaForReactor = async (tx: PrismaTransaction, id: string): Promise<StoredFormula | undefined> => {
   const row = await lockFormulaForUse(tx, id);
   return row && isCodeOfReactor(row) ? undefined : row;

@@ -9,7 +9,7 @@ export const GUIDES_PATH = '/guides';
 /** Longer searches find nothing. */
 export const QUERY_LENGTH_MAX = 100;
 
-/** Where the pages say that the API and the console are. */
+/** URLs of the API and of the console, as the pages name them. */
 export type Places = { serverUrl: string; consoleUrl: string | undefined };
 
 /** A part of the menu; a name of '' has no line. */

@@ -73,7 +73,7 @@ export const unlistedFiles = ({ all, byRole }: Guides): string[] => {
   return all.filter((guide) => !listed.has(guide) && !isUnlisted(guide.file)).map(({ file }) => file);
 };
 
-/** Where the links of a page lead: to a page of the server, to an address of the web, or to a file of the repository. */
+/** Resolves the links of a page: to a page of the server, to an address of the web, or to a file of the repository. */
 export const targetsOf = ({ file }: Guide, { all }: Guides): Targets => {
   const paths = new Map(all.map((guide) => [guide.file, guide.path]));
   // It begins with the same steps.

@@ -3,7 +3,7 @@
 import { lexer, type Token, type Tokens } from 'marked';
 import { html, type Html } from '../../platform/http/html.ts';
 
-/** Where links and pictures of a page lead. */
+/** Targets of links and pictures of a page. */
 export type Targets = { link(href: string): string; picture(href: string): string };
 
 /** The languages that stand in a row as samples of one step, with the names of their tabs. */

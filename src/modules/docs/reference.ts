@@ -16,7 +16,7 @@ export type Operation = {
   permissions: readonly string[] | undefined;
   parameters: readonly Node[];
   body: { types: readonly string[]; isRequired: boolean; schema: Node; examples: readonly Example[] } | undefined;
-  /** By status, without references. */
+  /** Responses by status, without references. */
   responses: readonly (readonly [status: string, response: Node])[];
 };
 
@@ -34,7 +34,7 @@ export type Chapter = {
 export type Reference = {
   version: string;
   description: string;
-  /** Where the document says that the API is. */
+  /** URL of the API, as the document has it. */
   serverUrl: string;
   groups: readonly { name: string; chapters: readonly Chapter[] }[];
   /** Follows a reference within the document. @throws Error where it leads nowhere. */

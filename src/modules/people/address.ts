@@ -55,7 +55,7 @@ const isCompatible = (text: string): boolean =>
 /** The address, unchanged; undefined for a text that is not exactly one address. For addresses that are stored already. */
 export const parseAddress = (text: string): string | undefined => (partsOf(text) ? text : undefined);
 
-/** As `parseAddress`, for an address from outside: undefined also for one with characters that NFKC changes. */
+/** Parses like `parseAddress`, for an address from outside: undefined also for one with characters that NFKC changes. */
 export const parseGivenAddress = (text: string): string | undefined =>
   partsOf(text) && isCompatible(text) ? text : undefined;
 

@@ -14,9 +14,9 @@ import {
 
 /** How many failures in which time. A place is the network of a client: see placeOfIp. */
 const limits = {
-  /** Of one account from one place, whether or not there is such an account. */
+  /** Failures of one account from one place, whether or not there is such an account. */
   sign_in_of_account_from: { most: 10, windowMs: 'lockout' },
-  /** Of one account from all places. NIST SP 800-63B: at most 100. A known place is exempt. */
+  /** Failures of one account from all places. NIST SP 800-63B: at most 100. A known place is exempt. */
   sign_in_of_account: { most: 100, windowMs: 'lockout' },
   /** From one place, over all accounts: several people of an office share an address. */
   sign_in_from: { most: 50, windowMs: 'lockout' },

@@ -35,7 +35,7 @@ export const readDevices = async (ctx: Changing, { user_id, email, mayAddDevices
   };
 };
 
-/** Of a user without an authenticator app. */
+/** Columns of a user without an authenticator app. */
 export const NO_APP = { second_factor: null, second_factor_step: null };
 const NO_FACTOR = { ...NO_APP, second_factor_since: null, recovery_digests: [] };
 

@@ -52,7 +52,7 @@ export const invitationStatuses = ['PENDING', 'EXPIRED'] as const;
 
 export type InvitationStatus = (typeof invitationStatuses)[number];
 
-/** As the API shows it. Undefined properties are left out. */
+/** Invitation as the API shows it. Undefined properties are left out. */
 export type InvitationRecord = {
   id: string;
   tenant_id: string;
@@ -150,7 +150,7 @@ const expiryFrom = (now: Date): Date => new Date(now.getTime() + INVITATION_TTL_
 export type InvitationDraft = {
   row: NewInvitation;
   email: string;
-  /** Of its link. */
+  /** Secret of its link. */
   secret: string;
   digest: Buffer;
   mail: NewMail;

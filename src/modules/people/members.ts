@@ -71,7 +71,7 @@ export const resetMemberSecondFactor = async (ctx: Changing, visitor: Visitor, m
 
 export const MEMBERS_PAGE_SIZE_MAX = 50;
 
-/** As the API shows it. Undefined properties are left out. */
+/** Member as the API shows it. Undefined properties are left out. */
 export type MemberRecord = {
   id: string;
   tenant_id: string;

@@ -1,4 +1,4 @@
-// Where passkeys belong, by the configuration and, in development, the host of a request.
+// Tests where passkeys belong, by the configuration and, in development, the host of a request.
 import { expect, test } from 'vitest';
 import { loadConfig } from '../../platform/config/config.ts';
 import { passkeyPlaceOf } from './passkey-place.ts';

@@ -15,7 +15,7 @@ export type ListedPasskey = Passkey & Pick<StoredPasskey, 'created_at' | 'used_a
 
 type Sealing = Pick<PeopleContext, 'environment' | 'log' | 'pepper' | 'randomBytes'>;
 
-/** Whose passkeys, and the time of their devices, `second_factor_since`. */
+/** User of the passkeys, and the time of the user's devices, `second_factor_since`. */
 type DevicesOf = { user_id: string; since: Date };
 
 type Sealed = Omit<Passkey, 'id'> & { since: number };

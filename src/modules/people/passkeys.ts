@@ -35,7 +35,7 @@ import {
 } from './second-factor.ts';
 import { recordFailedSignIn } from './sign-in.ts';
 
-/** Of a user: a phone, a laptop, security keys and their spares. The options of a sign-in name them all. */
+/** Passkeys of a user: a phone, a laptop, security keys and their spares. The options of a sign-in name them all. */
 export const PASSKEYS_MAX = 10;
 
 /** A few words: it tells the passkeys of one person apart. */

@@ -38,7 +38,7 @@ export type Resettable = {
   tenant_names: string[];
   /** Whether a tenant of the user requires a second factor. */
   needsDevice: boolean;
-  /** Where the mails to the user are kept. */
+  /** Tenant that keeps the mails to the user. */
   tenant_id: string;
   keys: TenantKeys;
 };

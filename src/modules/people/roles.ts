@@ -11,7 +11,7 @@ export const givenRoles = ['ADMIN', 'DEVELOPER', 'SUPPORT', 'AUDITOR'] as const 
 
 export type GivenRole = (typeof givenRoles)[number];
 
-/** Of an invitation that names no role. */
+/** Role of an invitation that names none. */
 export const DEFAULT_ROLE: GivenRole = 'ADMIN';
 
 type Rights = {

@@ -79,7 +79,7 @@ type Message =
   | typeof SECOND_FACTOR_GIVEN
   | typeof SECOND_FACTOR_REMOVED;
 
-/** Of these a device is used, and the others change the devices. */
+/** Messages about the use of a device. The others are about changes of the devices. */
 const uses: readonly Message[] = [SECOND_FACTOR_GIVEN, RECOVERY_CODE_USED, PASSKEY_USED, PASSKEY_CLONED];
 
 const actorOf = ({ session, origin }: Visitor): Actor => ({

@@ -47,7 +47,7 @@ export const newMail = (
   content: Pick<NewMail, 'kind' | 'invitation_id' | 'address_digest' | 'expires_at'> & {
     tenant_id: string;
     email: string;
-    /** Of its link; the name of a webhook; empty for none. */
+    /** Secret of its link; the name of a webhook; empty for none. */
     secret: string;
   },
 ): NewMail => {
@@ -116,7 +116,7 @@ export const sendDueMails = async (ctx: Sending, base_url: string): Promise<numb
     const results = await Promise.all(claimed.map((mail) => tryOne(ctx, mailer, base_url, mail)));
     const succeeded = results.filter(Boolean).length;
     sent += succeeded;
-    // Where none succeeded, the mail server is down: do not try each of thousands.
+    // If none succeeded, the mail server is down: do not try each of thousands.
     if (claimed.length < MAILS_AT_ONCE || succeeded === 0) return sent;
   }
 };

@@ -54,7 +54,7 @@ export type MemberIdentity = { tenant_id: string; member_id: string; user_id: st
 export type ProvenMember = MemberIdentity & { password_hash: string };
 
 export type Session = MemberIdentity & {
-  /** Of the server, which every page shows. */
+  /** Mode of the server, which every page shows. */
   mode: Config['mode'];
   /** The API reference and the guides, where the console can link to them. */
   docsUrl: string | undefined;
@@ -69,7 +69,7 @@ export type Session = MemberIdentity & {
   /** When the second factor was given last. */
   second_factor_at: Date | null;
   hasDevice: boolean;
-  /** Of a session that began by single sign-on: it is of this tenant alone. Undefined where a password began it. */
+  /** State of a session that began by single sign-on: it is of this tenant alone. Undefined if a password began it. */
   sso: SsoState | undefined;
   /**
    * Whether it may add devices. They count in all tenants of the user: a session that the provider of one tenant began may only where

@@ -47,7 +47,7 @@ const pathOf = (work: Work, proxy: ProxyForUse | undefined, { sentTo, path, quer
 export type DryRequest = {
   method: string;
   proxy: ProxyForUse | undefined;
-  /** As it is written, for the checks of its host. */
+  /** URL as it is written, for the checks of its host. */
   url: string;
   references: References;
   use: Use;

@@ -22,8 +22,8 @@ import type { AnswerWithin } from './request.ts';
 export const HELD_BYTES_MAX = 1024 * 1024;
 
 /**
- * Of what may be the beginning of a value. A value has at most 32 KB, and programs write 12 bytes for a character: who answers with
- * escapes of escapes of escapes is after the memory.
+ * Bytes of what may be the beginning of a value. A value has at most 32 KB, and programs write 12 bytes for a character: who
+ * answers with escapes of escapes of escapes is after the memory.
  */
 const BEGUN_BYTES_MAX = HELD_BYTES_MAX;
 

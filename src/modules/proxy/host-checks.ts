@@ -14,7 +14,7 @@ const listCheck = (name: Check['name'], whose: string, list: readonly string[] |
   return { name, ok, detail: `The host is ${ok ? '' : 'not '}on the list of ${whose.toLowerCase()}.` };
 };
 
-/** As a request through the proxy checks its destination, before any look-up. */
+/** Checks the destination like a request through the proxy does, before any look-up. */
 export const checkHosts = (
   { egress }: Pick<ProxyContext, 'egress'>,
   { url, proxyHosts }: Destination,

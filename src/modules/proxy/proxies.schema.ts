@@ -216,7 +216,7 @@ const proxyTransform = z
   )
   .meta({ id: 'ProxyTransform', description: 'Code that transforms requests or responses of a proxy.' });
 
-/** Of a proxy in a response. */
+/** Transform of a proxy in a response. */
 const shownTransform = z
   .object({
     code: z.string().meta({ description: 'The code that runs.', example: RESPONSE_CODE_IN_DOCUMENTS }),

@@ -119,7 +119,7 @@ export type ProxyInput = {
   allowed_hosts: string[] | undefined;
   /** Not validated yet. Null for none; undefined keeps the current one. */
   client_certificate?: ClientCertificate | null | undefined;
-  /** Of the version of its transforms. */
+  /** Note of the version of its transforms. */
   note?: string | undefined;
 };
 

@@ -29,7 +29,7 @@ type PreviousKey = {
 
 export type ProxyRoute = {
   key: string;
-  /** Of the last rotation. Its time may be over. */
+  /** Key before the last rotation. Its time may be over. */
   previous_key?: PreviousKey | undefined;
   destination_url: string;
   /** Source code. */

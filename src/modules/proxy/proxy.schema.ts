@@ -246,7 +246,7 @@ export const proxyComponents: Components = {
   securitySchemes,
 };
 
-/** By status. The destination may respond with any status, also with those of the proxy itself. */
+/** Responses by status. The destination may respond with any status, also with those of the proxy itself. */
 const responses: Record<string, { $ref: string }> = {
   ...Object.fromEntries(Object.entries(failures).map(([name, [, { status }]]) => [status, responseReference(name)])),
   200: responseReference('DestinationAnswer'),

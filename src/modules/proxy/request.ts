@@ -24,18 +24,19 @@ export type ProxyRequest = IncomingBody & {
   signal: AbortSignal;
   /** Undefined for a request without an idempotency key, and for those of code. */
   retry?: Retry | undefined;
-  /** Of a request by a tenant's code: the expressions that it marked, and whether its body is one literal. */
+  /** Expressions that a tenant's code marked in its request, and whether the body is one literal. */
   coded?: { texts: CodedTexts; hasLiteralBody: boolean };
 };
 
-/** Of a request with an idempotency key, see forwards/. */
+/** Data of a request with an idempotency key, see forwards/. */
 export type Retry = {
   key: string;
   /** Told the id of its record, as soon as there is one. @param isBegun whether an attempt of this request has begun. */
   note(forwardId: string, isBegun: boolean): void;
   /**
-   * Of a request that is sent once more, under another key. `of`: its record, as it was when that was decided. `destination_key`: where
-   * the destination may recognise the first one. `pin`: of the only proxy that may get its headers, where a stored proxy gets them.
+   * Set for a request that is sent once more, under another key. `of`: its record, as it was when that was decided.
+   * `destination_key`: where the destination may recognise the first one. `pin`: of the only proxy that may get its headers,
+   * where a stored proxy gets them.
    */
   replay?: {
     of: Pick<ForwardRow, 'id' | 'state' | 'attempts'>;
@@ -46,7 +47,7 @@ export type Retry = {
 
 /** The response to the client. */
 export type ProxyAnswer = {
-  /** Whose shares it uses. */
+  /** Account whose shares it uses. */
   account: Account;
   status: number;
   statusText: string;

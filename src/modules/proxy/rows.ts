@@ -24,7 +24,7 @@ export type StoredProxy = {
 export type UsableRow = Pick<StoredProxy, 'id' | 'require_auth' | 'allowed_hosts' | 'sealed' | 'application_id'> & {
   tenant_id: string;
   version: number;
-  /** Of the tenant. */
+  /** Settings of the tenant. */
   settings: Record<string, string>;
 };
 
@@ -67,7 +67,7 @@ export const findProxyBeforeCaller = async (
   return found && { ...found.proxies, application_id: found.joined.application_id, settings };
 };
 
-/** As a request uses it. */
+/** Finds a proxy with the columns that a request uses. */
 export const findUsableProxy = async (
   { query, tenant_id, signedRows }: Pick<TenantDatabase, 'query' | 'tenant_id' | 'signedRows'>,
   id: string,

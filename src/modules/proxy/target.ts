@@ -13,7 +13,7 @@ const KEY_PARAMETER = 'svc-proxy-key';
 /** The error for a destination, in a stored proxy or a request. */
 export const NO_KEY = 'must not have the parameter svc-proxy-key';
 
-/** As NO_KEY. Braces in percent-encoding are the author's own. */
+/** The error for an expression in a destination, as NO_KEY. Braces in percent-encoding are the author's own. */
 export const NO_EXPRESSION =
   'must have no {{: expressions stand in the path, the query, the headers and the body of the request';
 

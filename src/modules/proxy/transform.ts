@@ -36,7 +36,7 @@ export type About = { method: string; path: string; query: string; url: string; 
 
 /** The rights of a transform's code, without the fields that come from the proxy. */
 export type TransformRights = Omit<CodeRights, 'tenant_id' | 'entity' | 'run'> & {
-  /** Of the request, which ends as the run of a transform that fails. */
+  /** Run of the request, which ends as the run of a transform that fails. */
   request: Run;
   /** Aborted when the client disconnects, or the run that sent the request is over: the transform ends. */
   signal: AbortSignal;
@@ -215,7 +215,7 @@ const runTransform = async (
     ...(readsBytes && { raw_body: encodeRaw(raw.body) }),
   };
   if (message.hasValues) await ctx.accounts.runInTurns(account, rights.opened.add(args as Json));
-  // Where the value would not be what the bytes say, code that reads it gets an error.
+  // Code that reads the value gets an error if it would not be what the bytes say.
   const lost_body = loss && `${answerProblem(loss, BODY_OF_ANSWER)} Read args.raw_body in place of args.body.`;
   const has_svc = (await rights.findApplication()) !== undefined;
   const isLarge = (message.body?.byteLength ?? 0) > WRITTEN_AT_ONCE;

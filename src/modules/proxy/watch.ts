@@ -74,7 +74,7 @@ const createCharsetWatcher = (kind: TextBodyKind, watch: Watcher): Watcher => {
       const watchText = createTextWatcher(anyStart);
       return (chunk) => (kind.kind === 'undeclared' ? watchBinary : watchText)(withoutNuls(chunk));
     }
-    // Where a document declares a charset only behind the start, its ASCII bytes are scanned: these are more than its braces.
+    // If a document declares a charset only behind the start, its ASCII bytes are scanned: these are more than its braces.
     const charset = charsetOfText({ ...kind, isNamed: true }, first) as Charset;
     const wide = utf16Of(kind, first) ?? (isLegacy(charset) ? charset : undefined);
     if (wide === undefined) return watch;

@@ -45,7 +45,7 @@ export const invokeReactor = (
   echo?: Echo,
 ): Promise<ReactResult | CodeResponse> => runReactor(ctx, asking, id, { args: body.args, signal, echo });
 
-/** Of the request, for the echo guard: how strict it wants it, and who is told how many values were found. */
+/** Mode of the echo guard that the request asks for, and a callback for the number of values found. */
 export type Echo = { asked: EchoMode | undefined; found(echoes: number): void };
 
 /** What a run is of: of a draft, where it is prepared before it runs. */
@@ -56,7 +56,7 @@ type Wanted = {
   draft?: { version: string; prepare: (reactor: ReactorForRun) => Promise<ReactorForRun> };
 };
 
-/** As a run of its own, whatever it ends with. */
+/** Runs a reactor as a run of its own, whatever it ends with. */
 export const runReactor = async (
   ctx: ReactorsContext,
   asking: Work,
@@ -94,8 +94,8 @@ export const runReactor = async (
 };
 
 /**
- * As strict as the reactor, the application of its code and the request want it; where neither of the first two says anything, as the
- * tenant wants it.
+ * Makes a guard as strict as the reactor, the application of its code and the request want it; if neither of the first two says
+ * anything, as the tenant wants it.
  */
 const makeGuard = async (
   ctx: ReactorsContext,
@@ -232,7 +232,7 @@ const resultOf = (value: unknown): Record<string, unknown> => {
   return value as Record<string, unknown>;
 };
 
-/** As the body of POST /tokenize. The paths of problems begin with `tokenize`. */
+/** Tokenizes what the code returned, like the body of POST /tokenize. The paths of problems begin with `tokenize`. */
 const tokenizeResult = async (ctx: ReactorsContext, writer: Work, body: Json): Promise<Tokenized> => {
   checkWeight(ctx, body, 'What the code has tokenized');
   try {

@@ -163,7 +163,7 @@ const testExamples: { request: Examples; response: Examples } = {
 
 // Runs a draft of a reactor's code or configuration without deploying it. Everything else is as in an invocation.
 
-/** As the version of its run. */
+/** Version of the run of a draft. */
 const DRAFT = 'draft';
 
 type Trial = {

@@ -62,7 +62,7 @@ export type ReactorRecord = {
   tenant_id: string;
   name: string;
   formula: FormulaRecord;
-  /** Of a reactor that was created with its code: that of its formula. */
+  /** Code of a reactor that was created with it: that of its formula. */
   code: string | undefined;
   configuration: Configuration;
   application: ApplicationReference | undefined;
@@ -97,7 +97,7 @@ export type ReactorPatch = {
   code?: string | undefined;
 };
 
-/** Of a value that is text: room for a certificate or a private key, and a bound on what every invocation carries. */
+/** Length of a value that is text: room for a certificate or a private key, and a bound on what every invocation carries. */
 export const CONFIGURATION_TEXT_LENGTH_MAX = 4_000;
 
 /** Reactors of a tenant. A revocation hashes the configuration of each, and signs it again. */

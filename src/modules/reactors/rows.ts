@@ -27,7 +27,7 @@ export type RunnableRow = {
   version: number;
   application_id: string | null;
   echo_guard: string | null;
-  /** Of the tenant. */
+  /** Settings of the tenant. */
   settings: Record<string, string>;
   formula_id: string;
   formula_version: number;

@@ -176,7 +176,7 @@ UPDATE forwards SET state = 'begun', attempts = attempts + 1, claimed_until = ${
 WHERE tenant_id = $1 AND id = $2 AND attempts = $3 AND state = $4 RETURNING id`;
 
 /**
- * Of a request that failed, or whose destination recognises it. `sealed`: null where it stays as it is.
+ * Begins another attempt of a request that failed, or whose destination recognises it. `sealed`: null where it stays as it is.
  * @returns false where another process was first.
  */
 export const beginAgain = async (

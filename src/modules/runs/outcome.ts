@@ -78,7 +78,7 @@ const faultsOfDestination: ReadonlySet<string> = new Set<string>([
     'TOO_MANY_CHUNKS',
     'DECODE',
   ] satisfies EgressFaultCode[]),
-  // Of `svc.proxy`.
+  // Faults of `svc.proxy`.
   'BAD_GATEWAY',
   'GATEWAY_TIMEOUT',
 ]);

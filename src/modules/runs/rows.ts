@@ -166,7 +166,7 @@ export const findRun = async ({ query, tenant_id }: TenantQuery, id: string): Pr
 
 export type BegunRow = Pick<SignedBegunRun, 'id' | 'run'> & { tenant_id: string; mac: string };
 
-/** Of all tenants, the oldest first. */
+/** Finds runs of all tenants, the oldest first. */
 export const findBegunRuns = async (query: Query, before: string, most: number): Promise<BegunRow[]> =>
   (await query(
     'find-begun-runs',

@@ -91,7 +91,7 @@ const HOURS_BEFORE = 24;
 
 /** Fewer failures in an hour are none. */
 export const BURST_FAILURES_MIN = 20;
-/** As many times the median of the hours before. */
+/** Hours with at least so many times the median of the hours before are bursts. */
 const BURST_TIMES = 5;
 /** Resources that one look compares with their day, those with the most failures first. */
 const FAILING_MAX = 100;
@@ -102,7 +102,7 @@ const LOOK = 'error-bursts';
 /** A lease for each resource whose alarm was raised: it is raised once an hour, by one process. */
 const RAISED = 'error-burst ';
 
-/** Of hours, those without failures are not in the map. */
+/** Median of failures by hour. Hours without failures are not in the map. */
 const medianOf = (counts: ReadonlyMap<number, number>): number => {
   const sorted = Array.from({ length: HOURS_BEFORE }, (_, hour) => counts.get(hour) ?? 0).toSorted((a, b) => a - b);
   const upper = sorted[HOURS_BEFORE / 2] ?? 0;

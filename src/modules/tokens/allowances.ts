@@ -93,7 +93,7 @@ const spentOf = (allowed: readonly AllowedToken[], amount: bigint): SpentUse[] =
       : [],
   );
 
-/** Of a request that uses tokens with an allowance. */
+/** Charges of a request that uses tokens with an allowance. */
 export type Spending = {
   /**
    * Asks the allowances about what the request charges, and adds it to their totals, before it is sent.

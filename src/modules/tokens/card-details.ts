@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import type { Json } from '../../platform/json/json.ts';
 
-/** By the first digits of a number (ISO/IEC 7812). The vault has no table of issuers. */
+/** Brands by the first digits of a number (ISO/IEC 7812). The vault has no table of issuers. */
 const brands: readonly [name: string, form: RegExp][] = [
   ['visa', /^4/],
   ['mastercard', /^(?:5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720)/],

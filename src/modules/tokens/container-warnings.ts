@@ -10,7 +10,7 @@ import { findTokenType, tokenTypeNames } from './token-types.ts';
 const SLOTS = 2_048;
 const TENANTS_MAX = 1_000;
 
-/** Of one request. Further containers are not looked up. */
+/** Containers of one request that are looked up. Further ones are not. */
 const LOOKED_UP_MAX = 20;
 /** Further ones are counted. */
 const LISTED_MAX = 3;
@@ -53,7 +53,7 @@ const standard: ReadonlySet<string> = new Set([
 /** One difference is a typing error in a segment of three characters, and three are one in long segments. */
 const differencesMax = (segment: string): number => Math.min(3, Math.floor(segment.length / 3));
 
-/** By how much one segment differs, if that may be a typing error. `shop-1` and `shop-2` are two names. */
+/** Finds by how much one segment differs, if that may be a typing error. `shop-1` and `shop-2` are two names. */
 const findDifferences = (container: string, known: string): number | undefined => {
   const [one, other] = [container.split('/'), known.split('/')];
   if (one.length !== other.length) return undefined;

@@ -79,7 +79,7 @@ export type CreateOptions<T> = {
   by?: typeof operator;
 };
 
-/** As `writeTokens`, with a warning to the client where a container may be a typing error. */
+/** Writes tokens like `writeTokens`, with a warning to the client if a container may be a typing error. */
 export const createTokens = async <T>(
   ctx: TokensContext,
   work: Work,

@@ -28,7 +28,7 @@ declare module 'fastify' {
 
 type FlatError = { type: string; code: string; message: string; param?: string; supported_versions?: string[] };
 
-/** Where a request for a token has what the caller named otherwise. */
+/** Paths in a request for a token, with the paths of the same data in the caller's request. */
 const places: [RegExp, string][] = [
   [/^data\.number$/, '$.payment_method.number'],
   [/^data\.expiration_month$/, '$.payment_method.exp_month'],

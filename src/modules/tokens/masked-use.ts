@@ -19,7 +19,7 @@ import { createMeter, type Meter } from './expressions/meter.ts';
 import type { StoredToken } from './rows/token-row.ts';
 import { hasMask, type Kept, openToken, recordOfRow, shownData } from './tokens.ts';
 
-/** Of a token that a request refers to. */
+/** Decision about a token that a request refers to. */
 export type UsedToken = Pick<Decision, 'by' | 'shows' | 'skipped'> & {
   id: string;
   decision: 'allowed' | 'refused';
@@ -29,9 +29,9 @@ export type UsedToken = Pick<Decision, 'by' | 'shows' | 'skipped'> & {
 export type MaskedUse = {
   subject: Subject;
   tokens: UsedToken[];
-  /** Of the request as a whole. */
+  /** Checks of the request as a whole. */
   checks: Check[];
-  /** As `TokenValues`: an expression reads the mask, or nothing. */
+  /** Answers like `TokenValues`: an expression reads the mask, or nothing. */
   maskOf(id: string, whole: boolean): ExpansionRecord | undefined;
   /** The check of what the request would charge; undefined where no token has an allowance. */
   checkCharge(charge: () => Promise<Charge | string>): Promise<Check | undefined>;

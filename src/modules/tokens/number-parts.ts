@@ -2,7 +2,7 @@
 // Ten digits of 16 leave so few numbers that a client finds the right one by creating tokens.
 import type { Json } from '../../platform/json/json.ts';
 
-/** As many as the first six, which name the issuer (ISO/IEC 7812-1), and the last four. */
+/** One fewer than the first six digits, which name the issuer (ISO/IEC 7812-1), and the last four. */
 const DIGITS_SHOWN_MAX = 9;
 
 /** Shorter runs agree with a number by chance. */

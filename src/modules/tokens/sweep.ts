@@ -61,7 +61,7 @@ const fillOrWarn = async (ctx: FillContext, tenant_id: string, ids: readonly str
   }
 };
 
-/** Of one sweep, so that the next one is in time to destroy security codes. It goes on with the digests. */
+/** Time of one sweep, so that the next one is in time to destroy security codes. It goes on with the digests. */
 const FILL_MS_MAX = 5_000;
 
 /**

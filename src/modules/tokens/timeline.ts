@@ -119,7 +119,7 @@ const rangeOf = ({ start_date, end_date }: TimelineQuery): Pick<TimelineRange, '
   return { from_id, to_id };
 };
 
-/** Of a card with too many rows, those of the newest part of the range: `since` is where it begins. */
+/** Folds the rows of a card. If they are too many, those of the newest part of the range: `since` is where it begins. */
 const readFold = async ({ db }: Work, range: TimelineRange): Promise<{ fold: Fold; since?: Date }> => {
   const whole = await foldTimeline(db, range);
   if (whole) return { fold: whole };

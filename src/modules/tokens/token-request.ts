@@ -77,7 +77,7 @@ export const isMetadataKey = (key: string): boolean =>
 
 const badMetadataKey = `must have keys of 1 to ${METADATA_KEY_LENGTH_MAX} characters, without blanks at their ends, line ends and other control characters`;
 
-/** Of a token: a map of texts. How many there may be is checked before: see `entriesMax`. */
+/** Metadata of a token: a map of texts. How many there may be is checked before: see `entriesMax`. */
 export const metadataSchema = z.record(z.string().refine(isMetadataKey), storable(METADATA_VALUE_LENGTH_MAX), {
   error: ({ code }) => (code === 'invalid_key' ? badMetadataKey : 'must be an object of strings'),
 });
@@ -127,7 +127,7 @@ export type Draft = {
   /** Undefined: the setting of the tenant. */
   deduplicate: boolean | undefined;
   expires_at: Date | undefined;
-  /** As it was asked for: nothing that it names was looked up. */
+  /** Bound as it was asked for: nothing that it names was looked up. */
   bound_to: AskedBound | undefined;
 };
 

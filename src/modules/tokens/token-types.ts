@@ -9,7 +9,7 @@ import { compileShape, scalarText } from './expressions/expressions.ts';
 
 export type TokenType = {
   readonly name: string;
-  /** Where tokens of the type go unless the request says otherwise. */
+  /** Container of tokens of the type, unless the request says otherwise. */
   readonly container: string;
   /** Parses data into its kept form. Sentences never hold the value. */
   readonly data: z.ZodType<Json>;
@@ -64,7 +64,7 @@ const month = z.int('must be an integer from 1 to 12').min(1, 'must be from 1 to
 const fourDigitYear = 'must be an integer of four digits';
 const year = z.int(fourDigitYear).min(1000, fourDigitYear).max(9999, fourDigitYear);
 
-/** Of a card. A number is read as its digits. */
+/** Security code of a card. A number is read as its digits. */
 export const securityCode = z.preprocess(
   (value) => (typeof value === 'number' ? String(value) : value),
   z.string('must be 3 or 4 digits').regex(/^[0-9]{3,4}$/, 'must be 3 or 4 digits'),
@@ -173,7 +173,8 @@ const declarations: Declaration[] = [
     data: z.custom<Json>((value) => value !== undefined, 'is needed'),
     mask: undefined,
     fingerprint_expression: '{{ data | stringify }}',
-    // As the expression, with the keys in a fixed order: equal objects have equal fingerprints, however they were written.
+    // Same text as the expression makes, with the keys in a fixed order: equal objects have equal fingerprints, however they were
+    // written.
     fingerprintOf: (data) => stringifyInSlices(data, { isSorted: true }),
     search_indexes: [],
   },

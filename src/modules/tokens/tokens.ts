@@ -41,7 +41,7 @@ export type TokenRecord = {
   type?: string;
   data?: Json | undefined;
   mask?: Json | undefined;
-  /** Of a card, for readers of its value or of the mask of its type. */
+  /** Details of a card, for readers of its value or of the mask of its type. */
   card?: CardDetails | undefined;
   fingerprint?: string | undefined;
   fingerprint_expression?: string | undefined;
@@ -217,7 +217,7 @@ export const visibilityOfToken = (transform: Transform | undefined, row: ShownRo
 export type ShowOptions = {
   /** Joins what is revealed. */
   cvc?: string | undefined;
-  /** Of all masks of one answer; without it the token has a budget of its own. */
+  /** Budget of all masks of one answer; without it the token has one of its own. */
   meter?: Meter;
   /** Whether the reader may see the fingerprint. Without it, a reader who sees at least the mask. */
   isPrintShown?: boolean;

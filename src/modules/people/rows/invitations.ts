@@ -185,7 +185,7 @@ export const endLinkBeforeCaller = async ({ prisma }: Pick<Database, 'prisma'>, 
   await prisma((client) => client.invitation_secrets.deleteMany({ where: { digest: Uint8Array.from(digest) } }));
 };
 
-/** Of concurrent transactions with one link, one gets it. @returns whether the link still works. */
+/** Takes a link: one of several concurrent transactions gets it. @returns whether the link still works. */
 export const takeLink = async (
   { query, tenant_id }: PrismaTransaction,
   invitation_id: string,

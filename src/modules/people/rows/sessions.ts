@@ -13,7 +13,7 @@ export type StoredSession = {
   member_id: string;
   user_id: string;
   role: Role;
-  /** Of the member. */
+  /** Sealed data of the member. */
   sealed: Uint8Array;
   seen_at: Date;
   expires_at: Date;
@@ -35,9 +35,9 @@ export type NewSession = {
 /** What a session begins with: a password, by its hash, or an earlier session, by its digest. */
 export type SessionBasis = { password_hash: string } | { instead_of: Uint8Array };
 
-/** Of one member, on all devices; one more ends the oldest. */
+/** Sessions of one member, on all devices; one more ends the oldest. */
 const SESSIONS_MAX = 20;
-/** Of one member with a device, begun by the password and without the second factor yet. */
+/** Sessions of one member with a device, begun by the password and without the second factor yet. */
 const PENDING_MAX = 5;
 
 /** Newest first. */

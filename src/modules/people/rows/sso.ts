@@ -188,7 +188,7 @@ export const findFlowBeforeCaller = async (
 ): Promise<StoredFlow | undefined> =>
   ((await statements.query('find-sso-flow', FIND_FLOW, [digest])) as StoredFlow[])[0];
 
-/** Of concurrent requests with one state, one gets it. */
+/** Takes a flow: one of several concurrent requests with one state gets it. */
 export const takeFlow = async ({ statements }: BeforeCaller, digest: Uint8Array): Promise<boolean> =>
   (await statements.query('take-sso-flow', TAKE_FLOW, [digest])).length > 0;
 
@@ -222,7 +222,8 @@ export const insertSessionState = async (
 };
 
 /**
- * Of a session that is proven again. What it was still verifies, and allows less: so not all rows of the tenant are signed again.
+ * Replaces the state of a session that is proven again. What it was still verifies, and allows less: so not all rows of the
+ * tenant are signed again.
  * @returns whether the session is still there.
  */
 export const replaceSessionState = async (

@@ -160,7 +160,7 @@ const recordFailure = (
 };
 
 type Finishing = {
-  /** Of the path that the provider leads to: each tenant has its own, so that no provider ends a flow of another one. */
+  /** Tenant of the path that the provider leads to: each has its own, so that no provider ends a flow of another tenant. */
   tenant_id: string;
   callback: URL;
   browser: string | undefined;
@@ -290,8 +290,8 @@ export const finishFlow = async (ctx: PeopleContext, finishing: Finishing): Prom
 };
 
 /**
- * Where a browser that has left the vault signs out of the provider too. Undefined where the provider does not offer that, or does not
- * respond: the session in the vault has ended in any case.
+ * Finds the URL at which a browser that has left the vault signs out of the provider too. Undefined if the provider does not
+ * offer that, or does not respond: the session in the vault has ended in any case.
  */
 export const findSignOutUrl = async (
   ctx: PeopleContext,

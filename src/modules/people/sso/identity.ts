@@ -45,13 +45,16 @@ export type Found =
   | { kind: 'member'; member: MemberIdentity; subject: Buffer }
   | { kind: IdentityRefusal; member_id?: string };
 
-/** As in the page of an invitation. */
+/** Length of a name, as in the page of an invitation. */
 const NAME_LENGTH_MAX = 100;
 
 /** Nothing signs in with it: it makes a user whose password no one knows. */
 const UNKNOWN_PASSWORD_LENGTH = 43;
 
-/** Of an account: issuer and subject together never mean another one. Of the tenant: equal accounts in two tenants look unrelated. */
+/**
+ * Digest of an account: issuer and subject together never mean another one. The tenant is part of it: equal accounts in two tenants
+ * look unrelated.
+ */
 export const digestOfSubject = (
   { pepper }: Pick<PeopleContext, 'pepper'>,
   tenant_id: string,

@@ -6,7 +6,7 @@ import { egressFetch } from '../../../platform/egress/fetch.ts';
 import type { Platform } from '../../../platform/services/platform.ts';
 import type { Provider, SsoSettings } from './provider.ts';
 
-/** Of one request. A sign-in needs up to three at its end: tokens, keys, and what the provider says of the user. */
+/** Time of one request. A sign-in needs up to three at its end: tokens, keys, and what the provider says of the user. */
 const TIMEOUT_SECONDS = 8;
 /** Metadata and keys are a few kilobytes; a token may list the groups of a user. */
 const ANSWER_BYTES_MAX = 256 * 1024;
@@ -60,7 +60,7 @@ export type ProviderClient = {
   ): Promise<string>;
   /** Exchanges the code of a callback, and verifies what comes for it. @throws ProviderFault. */
   exchange(callback: URL, secrets: FlowSecrets, isAgain: boolean): Promise<Claims>;
-  /** Where the browser signs out of the provider; undefined where it does not offer that. @throws ProviderFault. */
+  /** URL at which the browser signs out of the provider; undefined if it does not offer that. @throws ProviderFault. */
   endSessionUrl(asked: { redirect_uri: string; id_token: string | undefined }): Promise<string | undefined>;
 };
 
@@ -119,7 +119,7 @@ const guarded = async <T>(work: () => Promise<T>): Promise<T> => {
 
 const textOf = (value: unknown): string | undefined => (typeof value === 'string' && value !== '' ? value : undefined);
 
-/** By HTTPS only: browsers follow these URLs. @throws ProviderFault. */
+/** Takes HTTPS only: browsers follow these URLs. @throws ProviderFault. */
 const secureUrl = (url: URL): string => {
   if (url.protocol !== 'https:') throw new ProviderFault('not_verified', 'url_without_tls');
   return url.href;

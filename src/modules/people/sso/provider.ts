@@ -19,14 +19,14 @@ import {
 } from '../rows/sso.ts';
 import { findTenantOfAddress, tenantLog } from './domains.ts';
 
-/** Of an issuer, a client id and a client secret. Providers use less than half of it. */
+/** Length of an issuer, a client id and a client secret. Providers use less than half of it. */
 export const SETTING_LENGTH_MAX = 500;
 
 export type SsoSettings = {
   issuer: string;
   client_id: string;
   client_secret: string;
-  /** Of people who sign in for the first time; null: only members sign in. */
+  /** Role of people who sign in for the first time; null: only members sign in. */
   default_role: GivenRole | null;
   /** Whether the provider asks for a second factor, so that the vault need not. */
   trusts_second_factor: boolean;
@@ -74,7 +74,7 @@ export const findTenantWithoutPasswords = async (ctx: Opening, address: string):
   return found?.provider.settings.allows_passwords === false ? found.tenant_id : undefined;
 };
 
-/** As the form of the console sends it. An empty secret keeps the one that is stored. */
+/** Settings as the form of the console sends them. An empty secret keeps the one that is stored. */
 export type SettingsInput = Record<'issuer' | 'client_id' | 'client_secret' | 'default_role', string> &
   Pick<SsoSettings, 'trusts_second_factor' | 'allows_passwords'>;
 

@@ -74,7 +74,7 @@ describe.each(declared)('a charset that %s declares', (_, ask) => {
       const ascii = ask(type, charset, bytesOf(make(text).replace('{{ t }}', 'ab'), charset)).body;
       expect(written('ab').equals(ascii), type).toBe(true);
       if (type === 'application/yaml' || type === 'text/html') continue;
-      // As itself, as a reference or as an escape: the receiver reads the same text.
+      // The receiver reads the same text, written as itself, as a reference or as an escape.
       const read = textOf(written(text), charset)
         .replace(/&#(\d+);/g, (_all, code) => String.fromCodePoint(Number(code)))
         .replace(/\\u([0-9a-f]{4})/g, (_all, code) => String.fromCharCode(parseInt(code, 16)));

@@ -121,7 +121,7 @@ export function* documentChecks(
   return checked.flatMap(({ check }) => (check ? [check] : []));
 }
 
-/** As `splitText`, with a check for each expression. */
+/** Splits like `splitText`, with a check for each expression. */
 export const splitChecked = (
   text: string,
   place: string,

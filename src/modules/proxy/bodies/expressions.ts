@@ -96,7 +96,7 @@ export const findExpressions = (places: RequestPlaces, coded?: CodedTexts): Foun
 
 const MARK_NOT_SEARCHED = 'What svc.expression and svc.literal make must stand where the proxy looks for expressions.';
 
-/** As latin1, because marks are ASCII in every supported charset. */
+/** Texts to search for marks: the body as latin1, because marks are ASCII in every supported charset. */
 const textsOf = ({ path, query, headers, body }: Expanded): string[] => [
   path,
   query,

@@ -18,14 +18,14 @@ import {
 /** The position of a value. `tag` is within angle brackets and outside quotes. `raw` is text in which escapes are not read. */
 type State = 'text' | 'tag' | 'double' | 'single' | 'cdata' | 'comment' | 'instruction' | 'declaration' | 'raw';
 
-/** Where a literal ends. */
+/** Position at the end of a literal. */
 type Position = {
   state: State;
   /** The element that the tag opens; empty for an end tag. */
   tag: string;
   /** The attribute whose value is quoted here. */
   attribute: string;
-  /** Where the value of the attribute begins in the literal that has its quote. */
+  /** Index of the value of the attribute in the literal that has its quote. */
   from: number;
 };
 

@@ -140,7 +140,7 @@ const decodeCodings = async (
 
 // Converts a response in another charset to UTF-8, for code to read.
 
-/** As lenient as most receivers. */
+/** Parameter of a content type, read as leniently as most receivers read it. */
 const declaredCharset = /;\s*charset\s*=\s*"?([^";\s]+)/i;
 
 const bufferOf = ({ buffer, byteOffset, byteLength }: Uint8Array): Buffer =>
@@ -321,7 +321,7 @@ export const takeBody = async (
     if (bytes > most) throw refuse();
     if (bytes > SEARCHED_BYTES_MAX && isHeld) throw tooLarge(SEARCHED_BYTES_MAX);
     if (bytes > SEARCHED_BYTES_MAX) return streamed();
-    // By the bytes received, not those declared: a client that declares much and sends little reserves nothing.
+    // Bytes are reserved as received, not as declared: a client that declares much and sends little reserves nothing.
     for (; bytes > FREE_BYTES + steps * RESERVATION_STEP_BYTES; steps += 1) {
       const refusal = ctx.accounts.findRefusal(account, 'request_bytes', RESERVATION_STEP_BYTES);
       if (!refusal) reservations.push(ctx.accounts.hold(account, 'request_bytes', RESERVATION_STEP_BYTES));

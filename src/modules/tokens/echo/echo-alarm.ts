@@ -5,7 +5,7 @@ import type { Platform } from '../../../platform/services/platform.ts';
 
 export type Alarming = Pick<Platform, 'db' | 'log' | 'metrics' | 'now' | 'newUuid'>;
 
-/** Whose answer is guarded, for the alarm. */
+/** Record whose answer is guarded, for the alarm. */
 export type Guarded = { tenant_id: string; record: 'proxy' | 'reactor'; record_id: string | undefined };
 
 /** A lease for each alarm that was raised. The sweep deletes those that have ended. */
@@ -27,7 +27,7 @@ const isKnown = ({ db }: Alarming, day: number, id: string): boolean => {
   return isSeen;
 };
 
-/** Where the database does not answer, the alarm is raised: rather twice than never. Never rejects. */
+/** Raises the alarm also if the database does not answer: rather twice than never. Never rejects. */
 export const alarmOncePerDay = async (ctx: Alarming, { tenant_id, record, record_id }: Guarded): Promise<void> => {
   const day = Math.floor(ctx.now().getTime() / DAY_MS);
   const id = `${tenant_id} ${record_id ?? ''}`;

@@ -7,7 +7,7 @@ import type { CodeFinder } from './security-codes.ts';
 /** Kinds of escapes that are decoded, once or twice. */
 export type Reading = { kinds: number; isTwice: boolean };
 
-/** Where the automaton stands in the bytes as they came. */
+/** State of the automaton in the bytes as they came. */
 export type RawState = { state: number; codes: CodeFinder | undefined };
 
 export type EchoDecoder = {
@@ -21,11 +21,11 @@ export type EchoDecoder = {
   sleepIfSame(at: number): boolean;
   /** The stream has ended. */
   end(): void;
-  /** Where a match may have begun; Infinity if none has. */
+  /** Start of a match that may have begun; Infinity if none has. */
   start(): number;
 };
 
-/** Of an automaton and the codes that a request looks for. */
+/** Automaton and codes that a request looks for. */
 export type DecoderOptions = {
   automaton: Automaton;
   createCodeFinder: (() => CodeFinder) | undefined;
@@ -99,7 +99,7 @@ const createEscapeReader = (kinds: number, take: Take, decoded: () => void) => {
     end: (): void => {
       if (length > 0) settle(true);
     },
-    /** Where an escape has begun; Infinity if none has. */
+    /** Start of the escape that has begun; Infinity if none has. */
     start: (): number => (length === 0 ? Infinity : (starts[0] as number)),
   };
 };
@@ -115,7 +115,7 @@ export const createEchoDecoder = (
 ): EchoDecoder => {
   const { step: next, depths, ends, depthMax } = automaton;
   const size = 2 ** Math.ceil(Math.log2(depthMax + 1));
-  /** Where each of the last units began, a ring. Made when it is needed. */
+  /** Starts of the last units, a ring. Made when it is needed. */
   let starts: Float64Array | undefined;
   let codes: CodeFinder | undefined;
   let units = 0;

@@ -28,7 +28,7 @@ export type EchoGuard = {
    * @param reservations get the memory of the search. @throws bad_gateway where more was opened than a guard looks for.
    */
   search(account: Account, reservations: Pick<Reservation, 'release'>[]): Promise<EchoSearch | undefined>;
-  /** As `search`, also where the guard is off: for what is stored of an answer. */
+  /** Does the same as `search`, also if the guard is off: for what is stored of an answer. */
   searchStored(account: Account, reservations: Pick<Reservation, 'release'>[]): Promise<EchoSearch | undefined>;
   /** Counts values that were found. */
   report(guarded: Guarded, echoes: number): void;

@@ -31,7 +31,7 @@ const escapesOf: Record<EchoPlace, (text: string) => string> = {
   text: (text) => text,
 };
 
-/** By the kind of escapes in which the value was found, else by the place. */
+/** Chooses escapes by the kind of escapes in which the value was found, else by the place. */
 const escapeOf = (reading: number, place: EchoPlace): ((text: string) => string) => {
   if (reading === escapeKinds.json) return inJson;
   if (reading === escapeKinds.html) return inMarkup;
@@ -42,7 +42,7 @@ const escapeOf = (reading: number, place: EchoPlace): ((text: string) => string)
 const QUOTE = 0x22;
 const BACKSLASH = 0x5c;
 
-/** By two neighbouring bytes, `first + second * 256`: 1 for one quote; 2 and more where there is a backslash. */
+/** Table by two neighbouring bytes, `first + second * 256`: 1 for one quote; 2 and more if there is a backslash. */
 const jsonWords = Uint8Array.from({ length: 65_536 }, (_, word) => {
   const both = [word & 0xff, word >>> 8];
   return both.includes(BACKSLASH) ? 2 : both.filter((byte) => byte === QUOTE).length & 1;

@@ -18,7 +18,7 @@ const securityCode = /^\d{3,4}$/;
 
 export type Pattern = {
   bytes: Uint8Array;
-  /** Of the token. */
+  /** Id of the token. */
   id: string;
   /** Spells the mask as the value was spelled. */
   spell(mask: string): string;
@@ -36,7 +36,7 @@ const innerBase64 = (bytes: Uint8Array, at: number): string =>
 
 const toUrlAlphabet = (base64: string): string => base64.replaceAll('+', '-').replaceAll('/', '_');
 
-/** Of the same length as the value modulo three: what follows stays readable. */
+/** Pads a mask to the same length as the value modulo three: what follows stays readable. */
 const paddedLike = (mask: string, { length }: Uint8Array): Buffer => {
   const bytes = Buffer.from(mask);
   return Buffer.concat([bytes, Buffer.alloc((((length - bytes.length) % 3) + 3) % 3, ' ')]);

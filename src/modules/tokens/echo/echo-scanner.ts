@@ -154,7 +154,7 @@ const searchBytes = (scan: Scan, bytes: Uint8Array, from: number, to: number): v
   }
 };
 
-/** Where the earliest match may have begun that is not known yet. */
+/** Start of the earliest match that may have begun and is not known yet. */
 const partialStart = ({ search, raw, base, awake, decoders }: Scan): number => {
   let start = Math.min(base - (search.automaton.depths[raw.state] as number), raw.codes?.start ?? Infinity);
   if (awake > 0) for (const decoder of decoders) if (decoder.isAwake) start = Math.min(start, decoder.start());

@@ -57,7 +57,7 @@ const glanceAtPart = (bytes: Uint8Array, at: number, length: number, isWithin: b
   }
 };
 
-/** Of an escape that ends where it may not: another one there may stand for what it lacks, if both are decoded in turn. */
+/** Glances at what ends an escape too early: another one there may stand for what it lacks, if both are decoded in turn. */
 const glanceAtEnd = (bytes: Uint8Array, at: number, length: number, isWithin: boolean): number => {
   if (at >= length) return UNKNOWN;
   if (escapeStarts[bytes[at] as number] === 0) return LITERAL;

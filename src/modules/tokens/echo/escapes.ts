@@ -14,7 +14,7 @@ const CLOSING_BRACE = 0x7d;
 export const LETTER_U = 0x75;
 export const LETTER_X = 0x78;
 
-/** By byte: the kinds of escapes that begin with it. */
+/** Kinds of escapes by the byte that they begin with. */
 export const escapeStarts: Uint8Array = new Uint8Array(256);
 escapeStarts[BACKSLASH] = escapeKinds.json;
 escapeStarts[AMPERSAND] = escapeKinds.html;
@@ -31,7 +31,7 @@ const shortEscapes = new Map(
   ),
 );
 
-/** By the byte behind a backslash: what both stand for; -1 for none. */
+/** Bytes by the byte behind a backslash: what both stand for; -1 for none. */
 export const shortBytes: Int16Array = new Int16Array(256).fill(-1);
 for (const [name, character] of shortEscapes) shortBytes[name] = character;
 

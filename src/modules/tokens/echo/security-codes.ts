@@ -42,7 +42,7 @@ export type CodeFinder = {
   /** @param start of the byte in the stream; @param end behind it. */
   step(byte: number, start: number, end: number): void;
   end(): void;
-  /** Where a code may have begun; Infinity if none has. */
+  /** Start of a code that may have begun; Infinity if none has. */
   readonly start: number;
   readonly isIdle: boolean;
   copyFrom(other: CodeFinder): void;

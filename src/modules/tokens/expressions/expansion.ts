@@ -127,7 +127,7 @@ export const parseTokenReference = (head: string): TokenReference => {
  */
 export type References = {
   readonly ids: Set<string>;
-  /** Where a forwarded request is being searched, and what was found in each place. Undefined for other JSON. */
+  /** Part of a forwarded request that is being searched, and what was found in each. Undefined for other JSON. */
   placed?: { at: BoundPlace; readonly ids: ReadonlyMap<BoundPlace, Set<string>> };
   /** Whether an expression refers to more of a token than its data. */
   isWhole: boolean;
@@ -159,7 +159,7 @@ export const scanText = (text: string, { coded }: Pick<References, 'coded'>): Te
 export const collectTokenIds = (value: Json, references = createReferences()): References =>
   runAtOnce(collectInSlices(value, references));
 
-/** As `collectTokenIds`, with a pause after each text. */
+/** Collects like `collectTokenIds`, with a pause after each text. */
 export function* collectInSlices(value: Json, references: References): Slices<References> {
   const walk = walkJson(value);
   while (walk.next()) {
@@ -283,7 +283,7 @@ export const expandTemplate = (text: string, expansion: Expansion): Json =>
   evaluateTemplate(scan(text, expansion.references), expansion) ?? null;
 
 /**
- * As `expandJson`, with a pause after each text that was expanded. Does not recurse.
+ * Expands like `expandJson`, with a pause after each text that was expanded. Does not recurse.
  * @param valueOf gives the value of each text with expressions, in the order of the JSON.
  */
 export function* expandInSlices(

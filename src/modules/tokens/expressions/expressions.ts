@@ -10,7 +10,7 @@ import { countPlaceholder, type Expression, locate, scanTemplate, type Template 
 // Evaluates parsed templates, once: a value that contains `{{` is data, not an expression.
 // Shared by expressions at create time and at request time, which differ in where values come from.
 
-/** Where expressions get their values, what they may use, and what they have used. */
+/** Source of the values of expressions, what they may use, and what they have used. */
 export type Evaluation = {
   /** Undefined for a value that the caller may not see. */
   valueOf(expression: Expression): Json | Absent | undefined;

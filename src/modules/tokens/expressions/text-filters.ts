@@ -189,7 +189,7 @@ export const pad =
 const listOrCharacters = (value: Json, call: Call): Json[] =>
   Array.isArray(value) ? value : characters(text(value, call), call);
 
-/** As in Liquid: a start, negative from the end, and a length, one by default. */
+/** Slices like Liquid: a start, negative from the end, and a length, one by default. */
 export const slice = (value: Json, call: Call): Json => {
   const start = wholeNumber(call, 0, -EXPANDED_BYTES_MAX, EXPANDED_BYTES_MAX);
   const count = wholeNumber(call, 1, 0, EXPANDED_BYTES_MAX, 1);
@@ -200,7 +200,7 @@ export const slice = (value: Json, call: Call): Json => {
   return Array.isArray(value) ? part : part.join('');
 };
 
-/** As in Liquid: empty parts at the end are dropped; an empty separator splits into characters. */
+/** Splits like Liquid: empty parts at the end are dropped; an empty separator splits into characters. */
 export const split = (value: Json, call: Call): string[] => {
   const content = text(value, call);
   const separator = needle(call, 0);

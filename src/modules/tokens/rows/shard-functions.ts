@@ -17,8 +17,8 @@ END`,
 };
 
 /**
- * As insert_unique_tokens in prisma/migrations/20261127120000_baseline, after its locks. The tenant is compared by `=`,
- * since Citus finds the shard by that.
+ * Does the same as insert_unique_tokens in prisma/migrations/20261127120000_baseline, after its locks. The tenant is compared
+ * by `=`, since Citus finds the shard by that.
  */
 const writeUniqueTokens: ShardFunction = {
   statement: 'write-unique-tokens',

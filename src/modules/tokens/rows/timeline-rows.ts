@@ -45,7 +45,7 @@ export type Fold = Partial<Counts> & { count: number; entries: FoldedEntry[]; de
 
 /** Rows of one answer: folding them takes 15 ms. */
 export const TIMELINE_ROWS_MAX = 5_000;
-/** Of a card with more, the newest rows of the tenant that are searched: 20 ms. */
+/** Newest rows of the tenant that are searched for a card with more: 20 ms. */
 export const TIMELINE_ROWS_WALKED = 20_000;
 /** Folded entries of one answer, and destinations. */
 export const FOLDED_MAX = 200;
@@ -82,7 +82,7 @@ const FIRST_IN_ROW = `(
   SELECT e.token_id FROM unnest(l.entity_ids) WITH ORDINALITY AS e(token_id, place) WHERE e.token_id = ANY ($2::text[])
   ORDER BY e.place LIMIT 1)`;
 
-/** By the index on entities, whatever the number of rows of the tenant. MATERIALIZED, as lists of the log have it. */
+/** Rows come by the index on entities, whatever the number of rows of the tenant. MATERIALIZED, as lists of the log have it. */
 export const FOLD_TIMELINE = `
 WITH matched AS MATERIALIZED (
   SELECT ${COLUMNS} FROM unnest($2::text[]) AS wanted(token_id)

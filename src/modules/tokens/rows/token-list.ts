@@ -7,7 +7,7 @@ import { COUNTED_MAX } from '../../../platform/base/pagination.ts';
 import { beginsBytewise, boundSealed } from '../../../platform/db/statements.ts';
 import { TOKEN_COLUMNS } from './token-sql.ts';
 
-/** Where a page begins: after a number of records, or after the record that a cursor names. */
+/** Start of a page: after a number of records, or after the record that a cursor names. */
 export type PageStart = { offset: number } | { after: { created_at: Date; id: string } };
 
 export type TokenListRequest = {

@@ -14,7 +14,7 @@ export const DIGESTS_DUE_MAX = 200;
 const FIND_TOKENS_DUE = `
 SELECT tenant_id, id FROM tokens WHERE digests_due AND tenant_id <> ALL ($1::uuid[]) ORDER BY tenant_id, id LIMIT ${DIGESTS_DUE_MAX}`;
 
-/** Of one tenant, as all statements that lock tokens. A token that is being changed is left: the change makes its digests. */
+/** Locks tokens of one tenant, as all such statements do. A token that is being changed is left: the change makes its digests. */
 const LOCK_TOKENS_DUE = boundSealed(
   TOKEN_COLUMNS,
   `SELECT ${TOKEN_COLUMNS} FROM tokens WHERE tenant_id = $1 AND id = ANY ($2::text[]) AND digests_due

@@ -117,7 +117,7 @@ SELECT w.token_id, w.application_id FROM unnest($2::text[], $3::uuid[], $4::bigi
 LEFT JOIN token_uses u ON u.tenant_id = $1::uuid AND u.token_id = w.token_id AND u.application_id = w.application_id
 WHERE coalesce(u.total, 0) + $5::numeric > w.most LIMIT 1`;
 
-/** As addTotals, and adds nothing. */
+/** Finds what `addTotals` would find, and adds nothing. */
 export const findAboveTotal = async (
   { query, tenant_id }: TenantQuery,
   sums: readonly CountedUse[],

@@ -1,4 +1,4 @@
-// Names and comments can be read by themselves: short, with a subject, without ids of reviews or plans. Files close what they open.
+// Names and comments can be read alone: short, with a subject, without ids of reviews or plans. Files close what they open.
 import { globSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { fileURLToPath } from 'node:url';

@@ -1,23 +1,29 @@
 // The current server upgrades the vault of an earlier version in place, and gives the same responses.
+import { createHmac } from 'node:crypto';
 import { cpSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Client } from 'pg';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import { createDelivering } from '../src/modules/webhooks/deliver.ts';
 import { migrate } from '../src/platform/maintenance/migrate.ts';
 import { migrationsDir } from '../src/platform/services/open-database.ts';
 import { createEmptyDatabase } from './support/database.ts';
 import { openBrowser } from './support/people.ts';
-import { startServer, type TestServer } from './support/server.ts';
+import { startServer, startServerBefore, type TestServer, upstreamOn } from './support/server.ts';
+import { startUpstream, type Upstream } from './support/upstream.ts';
 
 type Recorded = { key: string; method: string; path: string; json?: unknown; status: number; body: any };
 
 type Vault = {
   made_at: string;
-  keys: Record<'first' | 'reveal' | 'redacted' | 'other', string>;
+  keys: Record<'first' | 'reveal' | 'redacted' | 'bound' | 'other', string>;
   member: { email: string; password: string };
   idempotent: { headers: Record<string, string>; json: unknown; path: string; body: unknown };
   ids: string[];
+  /** Tokens by what binds them. */
+  bound: Record<'host' | 'reactor' | 'allowance' | 'reactor_id' | 'other_reactor_id' | 'proxy_key', string>;
+  webhook: { id: string; secret: string; told: string };
   recorded: Recorded[];
 };
 
@@ -59,15 +65,21 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { asToday }) =>
   const vault = JSON.parse(fixture(`vault-${name}.json`)) as Vault;
   const statements = JSON.parse(fixture(`statements-${name}.json`)) as Record<string, string>;
   let server: TestServer;
+  let upstream: Upstream;
+  /** A minute: the security codes of the dump are still alive. */
+  let laterMs = 60_000;
+  const now = (): Date => new Date(new Date(vault.made_at).getTime() + laterMs);
   let database: Awaited<ReturnType<typeof restore>>;
 
   beforeAll(async () => {
     database = await restore(name);
-    // A minute later: the security codes of the dump are still alive.
-    const now = new Date(new Date(vault.made_at).getTime() + 60_000);
-    server = await startServer({}, { now: () => now }, { database });
+    upstream = await startUpstream();
+    server = await startServerBefore(upstreamOn(upstream.port), {}, { now }, { database });
   });
-  afterAll(() => server.close());
+  afterAll(async () => {
+    await server.close();
+    await upstream.close();
+  });
 
   it.each(vault.recorded.map((recorded, index) => [`${index} ${recorded.method} ${recorded.path}`, recorded] as const))(
     'answers as before: %s',
@@ -100,6 +112,79 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { asToday }) =>
       json: { type: 'card', data: body.data, deduplicate_token: true },
     });
     expect(made.body).toMatchObject({ id, _extras: { deduplicated: true } });
+  });
+
+  it.each(['token', 'rule'] as const)(
+    'sends a value that is bound by its %s to its host, and nowhere else',
+    async (by) => {
+      const id = by === 'token' ? vault.bound.host : vault.ids[0];
+      const key = by === 'token' ? vault.keys.first : vault.keys.bound;
+      const send = (host: string) =>
+        server.request('POST', '/proxy', {
+          key,
+          headers: { 'svc-proxy-url': `https://${host}:${upstream.port}/` },
+          json: { card: `{{ ${id} | json: '$.number' }}` },
+        });
+      upstream.received.length = 0;
+      const elsewhere = await send('other.upstream.test');
+      expect([elsewhere.status, Object.keys(elsewhere.body.proxy_error.errors)]).toEqual([403, ['bound_to.hosts']]);
+      expect(upstream.received).toEqual([]);
+      const passed = await send('upstream.test');
+      expect(passed.status, passed.text).toBe(200);
+      expect(String(upstream.received[0]?.body)).toMatch(/"card":"40{8,}\d+"/);
+    },
+  );
+
+  it('runs a reactor with a value that is bound to it, counts the use, and runs no other with it', async () => {
+    const { reactor, reactor_id, other_reactor_id } = vault.bound;
+    const react = (id: string) =>
+      server.request('POST', `/reactors/${id}/react`, {
+        key: vault.keys.first,
+        json: { args: { card: `{{ ${reactor} }}` } },
+      });
+    const refused = await react(other_reactor_id);
+    expect([refused.status, Object.keys(refused.body.errors)]).toEqual([403, ['bound_to.reactors']]);
+    expect((await react(reactor_id)).status).toBe(200);
+    const { body } = await server.request('GET', `/tokens/${reactor}`, { key: vault.keys.first });
+    expect([body.uses, body.bound_to.max_uses]).toEqual([2, 3]);
+  });
+
+  it('allows what an allowance allows, through the proxy that it was made for', async () => {
+    const charge = (amount: number) =>
+      server.request('POST', '/proxy', {
+        key: vault.keys.first,
+        headers: { 'svc-proxy-key': vault.bound.proxy_key, 'svc-dry-run': 'true' },
+        json: { amount, currency: 'usd', card: `{{ ${vault.bound.allowance} }}` },
+      });
+    expect((await charge(2000)).body).toMatchObject({ decision: 'allowed' });
+    const above = (await charge(2001)).body;
+    expect([above.decision, JSON.stringify(above)]).toEqual([
+      'refused',
+      expect.stringContaining('max_amount is 2000 usd, the request has 2001'),
+    ]);
+  });
+
+  it('delivers the event that waited for a webhook, signed with its secret', async () => {
+    const { id, secret, told } = vault.webhook;
+    const json = { url: `https://upstream.test:${upstream.port}/hooks` };
+    expect((await server.request('PATCH', `/webhooks/${id}`, { key: vault.keys.first, json })).status).toBe(200);
+    upstream.received.length = 0;
+    // Its first attempts failed.
+    laterMs += 10 * 60_000;
+    const delivering = createDelivering(server.ctx);
+    await delivering.settle();
+    await delivering.stop();
+    const [event] = upstream.received.filter(({ url }) => url === '/hooks');
+    const headers = new Map(event?.headers.map(([key, value]) => [key.toLowerCase(), value]));
+    const body = String(event?.body);
+    expect(JSON.parse(body)).toMatchObject({
+      id: headers.get('webhook-id'),
+      type: 'token.created',
+      data: { id: told },
+    });
+    const signed = `${headers.get('webhook-id')}.${headers.get('webhook-timestamp')}.${body}`;
+    const signature = createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64')).update(signed);
+    expect(headers.get('webhook-signature')).toBe(`v1,${signature.digest('base64')}`);
   });
 
   // Processes of two versions serve beside each other while an operator replaces them.

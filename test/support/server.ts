@@ -119,11 +119,13 @@ export const startServerBefore = (
   ports: Record<string, number>,
   environment: Record<string, string> = {},
   overrides: Overrides = {},
+  options: { database?: Pick<TestDatabase, 'url' | 'drop'> } = {},
 ): Promise<TestServer> => {
   const hosts = Object.entries(ports).map(([host, port]) => `${host}:${port}`);
   return startServer(
     { EGRESS_PRIVATE_HOSTS: hosts.join(), ...environment },
     { ca: [testCa], resolve: onThisMachine, ...overrides },
+    options,
   );
 };
 

@@ -10,7 +10,15 @@ const root = fileURLToPath(new URL('../..', import.meta.url));
 const NAME_LENGTH_MAX = 90;
 
 /** The comments of these folders are sentences or noun phrases that name their subject. */
-const FOLDERS_WITH_SUBJECTS = ['src', 'src/platform/**', 'src/cli/**', 'packages/**', 'bench/**', 'drills/**'];
+const FOLDERS_WITH_SUBJECTS = [
+  'src',
+  'src/platform/**',
+  'src/modules/**',
+  'src/cli/**',
+  'packages/**',
+  'bench/**',
+  'drills/**',
+];
 
 const textOf = (file: string): string => readFileSync(join(root, file), 'utf8');
 

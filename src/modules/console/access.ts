@@ -152,7 +152,7 @@ const changes = [
   ['shows_less', 'Shows less'],
 ] as const;
 
-/** Of each change. The API has more. */
+/** Samples of each change. The API has more. */
 const SAMPLES_SHOWN = 5;
 
 /** What a change of an application would have done to its requests of some days, above the form that makes it. */

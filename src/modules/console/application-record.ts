@@ -55,7 +55,7 @@ const textFields = [
   'allowed_origins',
   'container',
   'creates_per_minute',
-  // Of a new one: what its key is for, when the key ends in days, and the networks that may use it.
+  // Fields of a new one: what its key is for, when the key ends in days, and the networks that may use it.
   'job',
   'ends',
   'allowed_addresses',

@@ -222,7 +222,7 @@ const tryChange = async (submission: Submission, application: Application, form:
       allowed_hosts: allowed_hosts ?? null,
       days: TRIED_DAYS,
     },
-    // As the save: it compares rights, and shows no values.
+    // The trial compares rights like the save, and shows no values.
     withAllGrants: true,
   });
   if (!isSuccess(answer)) return refused(refuse(form, heading, answer));

@@ -14,7 +14,7 @@ export type ApiCall = {
 /** Stands for the address of the API where a console with a host of its own does not know it. */
 const UNKNOWN_VAULT = 'https://YOUR-VAULT';
 
-/** Where clients reach the API. */
+/** URL at which clients reach the API. */
 const vaultUrl = ({ ctx: { config }, request }: Visit): string =>
   config.publicUrl ?? (config.consoleHost === undefined ? `${request.protocol}://${request.host}` : UNKNOWN_VAULT);
 

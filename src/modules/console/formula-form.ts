@@ -170,7 +170,7 @@ const save = async (submission: Submission): Promise<Outcome> => {
     method: 'PUT',
     url: `/reactor-formulas/${formula.id}`,
     json: bodyOfForm(form),
-    // As a deployment of its code.
+    // The permission check compares rights, as for a deployment of its code.
     withAllGrants: true,
   });
   if (isSuccess(answer)) return { seeOther: addressOf(`${PATH}/${formula.id}`, { done: 'saved' }) };

@@ -12,7 +12,7 @@ import { bodyOf, type Console, isSuccess, problemLines, type Visit } from './vis
 
 const PATH = formulaCode.path;
 
-/** Of the code on the page, which stays below 40 KB. The API has all of it. */
+/** Characters of the code on the page, which stays below 40 KB. The API has all of it. */
 const CODE_SHOWN_MAX = 12_000;
 const DESCRIPTION_SHOWN_MAX = 200;
 

@@ -78,7 +78,7 @@ const failedItems = async (visit: Visit): Promise<Html[]> => {
     .map((group) => failedItem(visit, group, names, failed));
 };
 
-/** As long as they can be sent again. */
+/** Requests without a known outcome, as long as they can be sent again. */
 const unknownItems = async (visit: Visit): Promise<Html[]> => {
   if (!may(visit.session, 'forward:read')) return [];
   const from = visit.ctx.now().getTime() - STORED_MS;

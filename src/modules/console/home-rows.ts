@@ -2,7 +2,7 @@
 import { ALL_APPLICATIONS } from '../access/rows/usage.ts';
 import type { TenantQuery } from '../../platform/db/database.ts';
 
-/** Of keys that need attention. */
+/** Keys that need attention. */
 const KEYS_MAX = 10;
 /** Applications whose keys are looked at, the newest ones: a tenant may have many thousands, and each opening of the page reads them. */
 const APPLICATIONS_MAX = 200;
@@ -46,7 +46,7 @@ export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery,
 /** Forwarded requests whose outcome is not known and that nobody has sent again: counted up to this number. */
 const UNKNOWN_MAX = 100;
 
-/** Of those from an id on, with the oldest of them. */
+/** Counts these requests from an id on, and finds the oldest of them. */
 export const countUnknownForwards = async (
   { query, tenant_id }: TenantQuery,
   from_id: string,

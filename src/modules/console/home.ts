@@ -65,7 +65,7 @@ const findLeft = async (visit: Visit, disclosure: 'used' | 'revealed', from: Dat
 
 type Destination = { name: HtmlValue; path: string; entries: Entry[] };
 
-/** Where values went: hosts, code that sent them nowhere, and callers who saw them. */
+/** Destinations of values: hosts, code that sent them nowhere, and callers who saw them. */
 const destinationsOf = (used: readonly Entry[], revealed: readonly Entry[], from: Date): Destination[] => {
   const start_date = from.toISOString();
   // A use that failed has a second entry.

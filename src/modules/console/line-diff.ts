@@ -11,7 +11,7 @@ const removedThenAdded = (before: readonly string[], after: readonly string[]): 
   ...after.map((text) => ({ kind: 'added' as const, text })),
 ];
 
-/** By the longest common subsequence of lines: `lengths[i][j]` is its length from line i and line j on. */
+/** Compares by the longest common subsequence of lines: `lengths[i][j]` is its length from line i and line j on. */
 const compareMiddles = (before: readonly string[], after: readonly string[]): DiffLine[] => {
   if (before.length * after.length > PAIRS_MAX) return removedThenAdded(before, after);
   const width = after.length + 1;

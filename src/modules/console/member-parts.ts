@@ -7,7 +7,7 @@ import { badge, csrfField, may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 export const PEOPLE_PATH = '/console/people';
-/** Of the API. */
+/** Path in the API. */
 export const MEMBERS = '/tenants/self/members';
 
 export type Member = {

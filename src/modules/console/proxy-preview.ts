@@ -21,7 +21,7 @@ import { errorLines, isSuccess, problemLines, type Visit } from './visit.ts';
 /** An expression; `id` if it names a token. */
 type Found = { place: string; expression: string; id?: string; problem?: string };
 
-/** As a member reads it: `data` is its mask, and absent where it has none. */
+/** Token as a member reads it: `data` is its mask, and absent if it has none. */
 type Token = { type: string; containers: string[]; data?: Json };
 
 const EXPRESSION_SHOWN_MAX = 200;

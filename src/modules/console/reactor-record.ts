@@ -20,7 +20,7 @@ export type Reactor = {
   id: string;
   name: string;
   formula: Formula;
-  /** Where the reactor was created with its code. */
+  /** Code of a reactor that was created with it. */
   code?: string;
   configuration: Record<string, string | number | boolean>;
   application?: { id: string; name: string };
@@ -36,9 +36,9 @@ export type Editor = {
   /** Empty: as the tenant says. */
   echo_guard: string;
   code: string;
-  /** By element of the formula's contract, as text. */
+  /** Texts by element of the formula's contract. */
   configuration: Map<string, string>;
-  /** Where the member gives the second factor before the configuration is shown; undefined where it is. */
+  /** Address at which the member gives the second factor before the configuration is shown; undefined if it is shown. */
   stepUp?: string | undefined;
   args: string;
   /** Why the code is deployed, for the list of its versions. */
@@ -127,7 +127,7 @@ export const withReactor = (editor: Editor, reactor: Reactor): Editor => ({
 
 export const isCodeChanged = ({ reactor, code }: Editor): boolean => code !== linesIn(reactor.formula.code);
 
-/** As a textarea returns it: it converts other line ends of stored code. */
+/** Converts line ends of stored code to those that a textarea returns. */
 const linesIn = (text: string): string => text.replace(/\r\n?/g, '\n');
 
 /** Converts text to its declared type. Invalid text is sent as it is, so that the API reports the error. */

@@ -15,7 +15,7 @@ import { bodyOf, type Console, type Submission, type Outcome, type Visit } from 
 
 const PATH = '/console/reactors';
 
-/** Of the text of a line above the editor. */
+/** Characters of the line above the editor. */
 const LINE_LENGTH_MAX = 200;
 
 const listTable = (reactors: readonly Reactor[]): Html =>

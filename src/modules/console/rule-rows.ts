@@ -47,7 +47,7 @@ export type RuleRow = {
 
 /** The rules of a form. */
 export type TypedRules = {
-  /** As JSON. */
+  /** Rules as JSON. */
   rules: string;
   rows: readonly RuleRow[];
   /** The rules that the form began with. */

@@ -67,7 +67,7 @@ const navOf = (session: Session, current: Section): Html =>
       )}`,
   )}${session.docsUrl !== undefined && html`<p>Help</p><a href="${session.guidesUrl}">Guides</a><a href="${session.docsUrl}">API reference</a>`}</nav>`;
 
-/** By POST, because the text may be a value. What is none goes to a URL from there. */
+/** Sends by POST, because the text may be a value. A text that is none goes to a URL from there. */
 const findForm = (session: Session, query: string): Html =>
   html`<form method="post" action="${FIND_PATH}" class="find" role="search" aria-label="Find">${csrfField(session)}<input type="search" name="q" value="${query}" maxlength="${FIND_LENGTH_MAX}" aria-label="Find" placeholder="Find a card by last four, an id, a trace id, a name" autocomplete="off" autocapitalize="off" spellcheck="false" data-find><kbd hidden>/</kbd></form>`;
 

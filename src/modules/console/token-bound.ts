@@ -1,4 +1,4 @@
-// Where a token's value may go, on its page: the bound in words, and a form that changes it.
+// Shows where a token's value may go, on its page: the bound in words, and a form that changes it.
 import { html, type Html } from '../../platform/http/html.ts';
 import { describeBound } from '../access/bound-words.ts';
 import { mayReveal } from '../people/roles.ts';

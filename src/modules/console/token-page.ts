@@ -219,7 +219,7 @@ const reveal = async (submission: Submission): Promise<Outcome> => {
   if (typeof reason === 'object')
     return showToken(submission, submission.param('id'), { reveal: { reason: typed, problem: reason.refused } });
   const { id, type, data } = await fetchValue(submission, submission.param('id'), reason);
-  // By a header, so that it works without script.
+  // A header hides the value, so that it works without script.
   submission.reply.header('refresh', `${REVEALED_SECONDS}; url=${addressOf(tokenPath(id), { done: 'hidden' })}`);
   const main = html`<p class="quiet"><a href="${PATH}">Tokens</a></p>
 <div class="heading"><h1 class="id"><bdi>${id}</bdi></h1>${badge(type)}</div>

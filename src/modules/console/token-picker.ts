@@ -23,7 +23,7 @@ const tokensTable = (tokens: readonly ShownToken[]): Html =>
     { label: 'Expression', cell: ({ id }) => html`<code data-copy="Copy"><bdi>{{ ${id} }}</bdi></code>` },
   ]);
 
-/** By POST to the API: the four characters stand in no URL. */
+/** Searches by POST to the API: the four characters stand in no URL. */
 export const findTokens = async (visit: Visit, typed: string): Promise<Html> => {
   const last4 = typed.trim();
   if (last4 !== '' && !LAST4.test(last4))

@@ -47,7 +47,7 @@ export const findTimeline = async (visit: Visit, id: string): Promise<Timeline |
 /** Rows of each list on the page, which stays below 40 KB. The raw log has all of them. */
 const SHOWN_MAX = 8;
 const SAME_MAX = 5;
-/** Of a host or of names together. */
+/** Characters of a host, or of names together. */
 const NAME_LENGTH_MAX = 80;
 
 /** A kind of place to which a value went. */
@@ -122,13 +122,13 @@ const shownOf = ({ entries }: Timeline): Place[] => {
     : [];
 };
 
-/** Where the value went: who saw it first of all, then hosts and code, the last used ones first. */
+/** Destinations of the value: who saw it first of all, then hosts and code, the last used ones first. */
 export const placesOf = (timeline: Timeline): Place[] => [
   ...shownOf(timeline),
   ...[...hostsOf(timeline), ...codeOf(timeline)].toSorted((a, b) => b.last_at.localeCompare(a.last_at)),
 ];
 
-/** Where the value came from: the first entry that made one of its tokens. */
+/** Source of the value: the first entry that made one of its tokens. */
 export const sourceOf = ({ entries }: Timeline): { name: string; counts: Counts } | undefined => {
   const made = entries.filter(({ operation, outcome }) => operation === 'create' && outcome === 'success');
   const counts = sumOf(made);

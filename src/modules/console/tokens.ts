@@ -45,7 +45,7 @@ const examples = [
   ['(type:bank OR type:card) AND NOT container:/pci/low/', 'Of either type, but not in this container.'],
 ] as const;
 
-/** By POST, because a search may contain data and URLs are stored in many places. */
+/** Sends by POST, because a search may contain data and URLs are stored in many places. */
 const searchForm = ({ session }: Visit, query: string, problems: FieldSentences): Html => html`<div class="card">
 <form method="post" action="${SEARCH_PATH}" role="search">${csrfField(session)}
 <label for="query">Search</label>

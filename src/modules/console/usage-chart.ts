@@ -46,7 +46,7 @@ const stepLabel = ({ start, end }: Pick<Step, 'start' | 'end'>): string => {
 
 const rangeOf = ({ start, end }: Step) => ({ start_date: start.toISOString(), end_date: end.toISOString() });
 
-/** Where a bar leads, and the number of errors above it. */
+/** Targets of the links of a bar, and of the number of errors above it. */
 export type BarLinks = { bar: (step: Step) => string; errors?: ((step: Step) => string) | undefined };
 
 /** To the log of the time, and to the runs that failed in it. For roles that read the log. */

@@ -22,7 +22,7 @@ export type StepRange = { by: 'hour' | 'day'; steps: number };
 
 export const stepMs = { hour: HOUR_MS, day: DAY_MS } as const;
 
-/** Where the first step begins, if the last one has a time in it. */
+/** Beginning of the first step, if the last one has a time in it. */
 export const beginningOf = ({ by, steps }: StepRange, within: Date): Date =>
   new Date((Math.floor(within.getTime() / stepMs[by]) - (steps - 1)) * stepMs[by]);
 

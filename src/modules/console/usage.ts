@@ -10,7 +10,7 @@ import type { Console, Visit } from './visit.ts';
 
 const PATH = '/console/usage';
 
-/** By hour a bar of a month would be a pixel wide: each day leads to its hours. */
+/** Days, because a bar by hour would be a pixel wide in a month: each day leads to its hours. */
 const ranges = { day: { by: 'day', steps: 30 }, hour: { by: 'hour', steps: 24 } } as const satisfies Record<
   StepRange['by'],
   StepRange

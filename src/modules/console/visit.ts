@@ -36,7 +36,7 @@ export type Visit = {
   session: Session;
   request: FastifyRequest;
   reply: FastifyReply;
-  /** Where the member gives the second factor before something sensitive; undefined where it is fresh. */
+  /** Address at which the member gives the second factor before something sensitive; undefined if that is fresh. */
   stepUp: string | undefined;
   /** A query parameter; empty if missing. @throws badRequest if it is repeated. */
   query(name: string): string;
@@ -45,7 +45,7 @@ export type Visit = {
   /** Calls the public API as the member. A refusal is a normal result. A sensitive operation may lead to the second factor first. */
   api(request: ApiRequest): Promise<ApiAnswer>;
   /**
-   * As `api`, for responses that are not read as JSON.
+   * Calls like `api`, for responses that are not read as JSON.
    * @param isRevealing for one request under a rule that reveals, where the role may see values.
    * @param reason without which nothing is shown where the tenant asks for it.
    */
@@ -73,11 +73,11 @@ export type Console = {
    * @param keeps the fields whose text is shown again if the session has ended.
    */
   post(path: string, act: FormAction, keeps?: readonly string[]): void;
-  /** As `post`, for a form that a script of its page sends while one types. It changes nothing. */
+  /** Handles like `post`, for a form that a script of its page sends while one types. It changes nothing. */
   postFetched(path: string, act: FormAction): void;
   /**
-   * As `post`, for what a member with a second factor may do only a few minutes after giving it. The API asks for it in any case: this
-   * asks before anything is done, and for what is no call of the API.
+   * Handles like `post`, for what a member with a second factor may do only a few minutes after giving it. The API asks for it in
+   * any case: this asks before anything is done, and for what is no call of the API.
    */
   postAfterCode(path: string, act: FormAction, keeps?: readonly string[]): void;
 };
@@ -124,7 +124,7 @@ const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
 export const CODE_PATH = '/console/second-factor';
 export const PASSKEY_CODE_PATH = `${CODE_PATH}/passkey`;
 export const ACCOUNT_PATH = '/console/account';
-/** Where a member proves again, at the provider, who they are. */
+/** Path at which a member proves again, at the provider, who they are. */
 export const SSO_AGAIN_PATH = '/console/sso/again';
 
 /** What members can open before they have given, or set up, the second factor. */
@@ -141,11 +141,11 @@ const toPage = (path: string, { url }: FastifyRequest): string =>
 
 const toCode = (request: FastifyRequest): string => toPage(CODE_PATH, request);
 
-/** Where a member proves again who they are, before a sensitive operation. */
+/** Address at which a member proves again who they are, before a sensitive operation. */
 const toStepUp = (request: FastifyRequest, { sso, hasDevice }: Session): string =>
   toPage(sso && !hasDevice ? SSO_AGAIN_PATH : CODE_PATH, request);
 
-/** Where a member must go first; undefined for nowhere. */
+/** Address that a member must open first; undefined for none. */
 const detourOf = (request: FastifyRequest, { pending }: Session): string | undefined => {
   if (pending === undefined || openWhile[pending](request.routeOptions.url ?? '')) return undefined;
   return pending === 'code' ? toCode(request) : ACCOUNT_PATH;

@@ -10,7 +10,7 @@ import { createMeter } from '../tokens/expressions/meter.ts';
 import type { WebhooksContext } from './context.ts';
 import type { ClaimedDelivery } from './rows/deliveries.ts';
 
-/** Of a body. A mask that would make it larger is left out. */
+/** Size of a body. A mask that would make it larger is left out. */
 export const BODY_BYTES_MAX = 16 * 1024;
 
 type About = { tenant_id: string; keys: TenantKeys };

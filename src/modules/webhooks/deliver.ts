@@ -30,9 +30,9 @@ export const RETRY_MS = [5_000, 5 * 60_000, 30 * 60_000, 2 * 3_600_000, 5 * 3_60
 const LOOK_MS = 500;
 /** Attempts of one webhook at once: a receiver that never answers holds so many. */
 const WEBHOOK_AT_ONCE = 8;
-/** Of one tenant at once. */
+/** Attempts of one tenant at once. */
 const TENANT_AT_ONCE = 24;
-/** Of a process at once. A tenant with none under way may start one beyond it, so that slow receivers of others do not hold it up. */
+/** Attempts of a process. A tenant with none under way may start one more, so that slow receivers of others do not hold it up. */
 const PROCESS_AT_ONCE = 192;
 /** Even so: each holds a connection and up to 16 KB. */
 const PROCESS_AT_ONCE_MOST = 1_024;

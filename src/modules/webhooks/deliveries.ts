@@ -17,7 +17,7 @@ import { findWebhook, lockWebhook } from './rows/webhooks.ts';
 
 /** A delivery in a response. Undefined attributes are left out. */
 export type DeliveryRecord = {
-  /** Of every attempt, as the header `webhook-id` and in the body. */
+  /** Id that every attempt has, as the header `webhook-id` and in the body. */
   id: string;
   webhook_id: string;
   type: string;
@@ -27,9 +27,9 @@ export type DeliveryRecord = {
   created_at: string;
   attempted_at: string | undefined;
   next_attempt_at: string | undefined;
-  /** Of the last response. */
+  /** Status of the last response. */
   response_status: number | undefined;
-  /** Of the last attempt, if it failed. */
+  /** Error of the last attempt, if it failed. */
   error: string | undefined;
 };
 

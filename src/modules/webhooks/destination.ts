@@ -15,7 +15,7 @@ export type Destination = {
   url: string;
   /** `whsec_` and the bytes in base64. */
   secret: string;
-  /** Of the last rotation. Its time may be over. */
+  /** Secret before the last rotation. Its time may be over. */
   previous?: { secret: string; /** ISO 8601. */ ends_at: string } | undefined;
 };
 

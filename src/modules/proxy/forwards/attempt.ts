@@ -99,8 +99,8 @@ const contentOf = (key: DigestKey, { method, proxy, target, sentTo, headers, bod
   ]);
 
 /**
- * By what the destination recognises a repetition: the header of the key, and who the destination is. Where either has changed, a
- * repetition would be a new request to it.
+ * Digest of what the destination recognises a repetition by: the header of the key, and who the destination is. If either has
+ * changed, a repetition would be a new request to it.
  */
 const repeatOf = (key: DigestKey, { proxy, sentTo }: Pick<Asked, 'proxy' | 'sentTo'>): string | null => {
   if (proxy?.idempotency_header === undefined) return null;

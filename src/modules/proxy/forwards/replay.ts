@@ -19,7 +19,7 @@ export type Replay = {
   /** A stored proxy other than that of the record. */
   proxy_id: string | undefined;
   accept_risk: boolean;
-  /** Of the replay itself: with the same one it is sent once. */
+  /** Key of the replay itself: with the same one it is sent once. */
   key: string | undefined;
 };
 
@@ -68,7 +68,7 @@ const findDestination = async (
   return { header: ['SVC-PROXY-KEY', key], isSame };
 };
 
-/** As its client sent it. */
+/** Builds the request as its client sent it. */
 const requestOf = (
   { path, query, isBare, headers, body }: StoredRequest,
   { header, isSame }: Destination,
@@ -116,7 +116,7 @@ export const replayForward = async (ctx: ProxyContext, work: Work, replay: Repla
     },
   };
   const { method } = request;
-  // As with a key: it goes on without its client. What is not kept of the response is not read.
+  // The replay goes on without its client, as with a key. What is not kept of the response is not read.
   const ended = new AbortController();
   const asked = { work, origin: work.origin, method, ...requestOf(request, destination), retry, signal: ended.signal };
   try {

@@ -21,13 +21,13 @@ export type StoredRequest = {
   method: string;
   actor_id: string;
   proxy_id: string | undefined;
-  /** As spelled, without the proxy key. */
+  /** Path and query as spelled, without the proxy key. */
   path: string;
   query: string;
   isBare: boolean;
-  /** Of a request that named its destination, without its own path and query. */
+  /** URL of a request that named its destination, without its own path and query. */
   destination_url?: string | undefined;
-  /** Of the stored proxy, as a bound pins it. */
+  /** Digest of the stored proxy, as a bound pins it. */
   proxy_pin?: string | undefined;
   /** Those that were forwarded. */
   headers: Headers;
@@ -41,7 +41,7 @@ export type StoredRequest = {
 };
 
 export type StoredResponse = {
-  /** Of the response to the client, which a transform may have changed. */
+  /** These four are of the response to the client, which a transform may have changed. */
   status: number;
   statusText: string;
   headers: Headers;
@@ -86,7 +86,7 @@ const literalCode = new RegExp(
   `(?:${NAMES})[\\w\\-.[\\]]{0,64}["']?\\s{0,64}[=:>]{1,2}\\s{0,64}["']?\\d{3,4}(?!\\w)`,
   'i',
 );
-/** As a part of a multipart body. */
+/** The same in a part of a multipart body. */
 const codePart = new RegExp(
   `(?:${NAMES})[^"\\r\\n]{0,64}"[^\\r\\n]{0,200}\\r?\\n(?:[^\\r\\n]{1,200}\\r?\\n){0,4}\\r?\\n\\d{3,4}\\s{0,4}(?:\\r|\\n|$)`,
   'i',

@@ -188,33 +188,52 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     }
   });
 
-  test.each([
+  const LOOKS = [
     ['light', 320],
     ['light', 1280],
     ['dark', 320],
     ['dark', 1280],
-  ] as const)('has nothing that axe finds, in %s at %i pixels, and no page is too wide', async (colorScheme, width) => {
+  ] as const;
+  type Look = (typeof LOOKS)[number];
+
+  /** What axe finds on a page as it looks there, and whether it is wider than the window. */
+  const faultsOf = async (path: string, [colorScheme, width]: Look): Promise<string[]> => {
     const { page } = reader;
     await page.emulateMedia({ colorScheme });
     await page.setViewportSize({ width, height: 900 });
+    await page.goto(path);
+    // What is closed is looked at, too.
+    await page.evaluate(
+      "document.querySelectorAll('main details:not([name])').forEach((each) => { each.open = true; })",
+    );
+    await page.evaluate(axe);
+    const violations = await page.evaluate(`axe.run(document, { resultTypes: ['violations'],
+      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
+      .then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ target }) => id + ': ' + target.join(' '))))`);
+    const isTooWide = await page.evaluate(
+      'document.documentElement.scrollWidth > document.documentElement.clientWidth',
+    );
+    return [...(violations as string[]), ...(isTooWide ? ['too wide'] : [])];
+  };
+
+  test.each(LOOKS)('has nothing that axe finds, in %s at %i pixels, and no page is too wide', async (...look) => {
     const found: Record<string, unknown> = {};
-    for (const path of [...PAGES, ...GUIDES]) {
-      await page.goto(path);
-      // What is closed is looked at, too.
-      await page.evaluate(
-        "document.querySelectorAll('main details:not([name])').forEach((each) => { each.open = true; })",
-      );
-      await page.evaluate(axe);
-      const violations =
-        await page.evaluate(`axe.run(document, { runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
-        .then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ target }) => id + ': ' + target.join(' '))))`);
-      const isTooWide = await page.evaluate(
-        'document.documentElement.scrollWidth > document.documentElement.clientWidth',
-      );
-      found[path] = [...(violations as string[]), ...(isTooWide ? ['too wide'] : [])];
-    }
+    for (const path of [...PAGES, ...GUIDES]) found[path] = await faultsOf(path, look);
     expect(found).toEqual(Object.fromEntries(Object.keys(found).map((path) => [path, []])));
     expect(reader.faults).toEqual([]);
+  });
+
+  test('has nothing that axe finds on any page', async () => {
+    await reader.page.goto('/docs');
+    const paths: string[] = await reader.page.evaluate(
+      '[...new Set([...document.querySelectorAll(\'a[href^="/docs/"]\')].map(({ pathname }) => pathname))]',
+    );
+    expect(paths.length).toBeGreaterThan(15);
+    const found: Record<string, unknown> = {};
+    // All pages in all looks would take more than a minute: each page has one of the four, and the pages above have all parts.
+    for (const [index, path] of paths.filter((each) => !PAGES.includes(each)).entries())
+      found[path] = await faultsOf(path, LOOKS[index % LOOKS.length] as Look);
+    expect(found).toEqual(Object.fromEntries(Object.keys(found).map((path) => [path, []])));
   });
 
   test('is whole without script', async () => {

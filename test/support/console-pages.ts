@@ -83,7 +83,7 @@ export const furnish = async (server: SharedServer, tenant: TestTenant, text = '
   const react = { key: tenant.api_key, json: { args } };
   expect((await server.request('POST', `/reactors/${reactor['id']}/react`, react)).status).toBe(500);
   const run = await vi.waitFor(async () => {
-    const { data } = await ask('GET', '/runs?kind=reactor');
+    const { data } = await ask('GET', `/runs?resource_id=${reactor['id']}`);
     expect(data).toHaveLength(1);
     return data[0];
   });

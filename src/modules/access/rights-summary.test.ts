@@ -94,6 +94,11 @@ test('use says where values may go', () => {
     'send them to a.test and b.test only',
   ]);
   expect(canOf({ permissions: ['token:use'] })[1]).toBe('send them to any host, also to one that returns their values');
+  const bound = { container: '/pci/', permissions: ['token:use'], bound_to: { hosts: ['a.test'] } };
+  const only = 'use the values of tokens below /pci/ in reactors and through proxies, only to a.test';
+  expect(canOf({ rules: [rule(bound)] })).toEqual([only]);
+  expect(canOf({ rules: [rule(bound)], permissions: ['token:use'] })).toHaveLength(3);
+  expect(canOf({ rules: [rule({ ...bound, bound_to: { max_uses: 1 } })] })).toHaveLength(2);
 });
 
 test('code, limits and what is public are said', () => {

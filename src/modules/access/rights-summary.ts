@@ -142,10 +142,14 @@ const limitsIn = ({ daily_reveals, daily_uses }: Rights): string[] => [
   ...(daily_uses === undefined ? [] : [`use at most ${daily_uses.toLocaleString('en')} tokens a day`]),
 ];
 
-const sendingIn = ({ allowed_hosts }: Rights): string =>
-  allowed_hosts === undefined || allowed_hosts.length === 0
-    ? 'send them to any host, also to one that returns their values'
-    : `send them to ${joined(allowed_hosts, 'and')} only`;
+const namesDestination = ({ bound_to = {} }: Grant): boolean =>
+  [bound_to.hosts, bound_to.proxies, bound_to.reactors].some((names) => names !== undefined);
+
+/** Nothing where each grant names its destinations: its own sentence says them. @param uses the grants of `token:use`. */
+const sendingIn = ({ allowed_hosts = [] }: Rights, uses: readonly Grant[]): string[] => {
+  if (uses.length > 0 && allowed_hosts.length > 0) return [`send them to ${joined(allowed_hosts, 'and')} only`];
+  return uses.every(namesDestination) ? [] : ['send them to any host, also to one that returns their values'];
+};
 
 const CODE_RIGHTS: readonly Permission[] = ['reactor:update', 'proxy:update'];
 
@@ -185,7 +189,6 @@ export const summarizeRights = (rights: Rights): RightsSummary => {
   const deciding = { permissions: new Set(rights.permissions), rules: byPriority(rights.rules) };
   const grants = new Map(ofTokens.map(([permission]) => [permission, describeGrants<Bound>(deciding, permission)]));
   const onTokens = ofTokens.flatMap(([permission, words]) => (grants.get(permission) ?? []).map(words));
-  const mayUse = (grants.get('token:use') ?? []).length > 0;
   const others = areas.flatMap(([prefix, noun]) => {
     const found = verbsIn(rights, prefix);
     return found.length === 0 ? [] : [`${joined(found, 'and')} ${noun}`];
@@ -193,7 +196,7 @@ export const summarizeRights = (rights: Rights): RightsSummary => {
   return {
     can: [
       ...(isPublic && onTokens.length > 0 ? storingInPublic(rights) : onTokens),
-      ...(mayUse ? [sendingIn(rights)] : []),
+      ...sendingIn(rights, grants.get('token:use') ?? []),
       ...others,
       ...(rights.permissions.some((each) => CODE_RIGHTS.includes(each))
         ? ['decide what code does with the values of its callers']

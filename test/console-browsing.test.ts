@@ -93,3 +93,30 @@ test('an auditor reads names of actors and entities', async () => {
   const { text } = await member.browser.get(`/console/logs?entity_type=application`);
   expect(text).toContain('<bdi>Plain</bdi>');
 });
+
+test('a page is as small with long lists of records whose names are long', async () => {
+  const own = await server.newTenant();
+  const name = (n: number): string => `Payments of the online shop in Northern Europe ${n}`;
+  const make = async (path: string, json: object): Promise<void> => {
+    const { status, text } = await server.request('POST', path, { key: own.api_key, json });
+    expect(status, text).toBe(201);
+  };
+  const code = 'module.exports = ({ args }) => args;';
+  for (let n = 0; n < 20; n += 1) {
+    await make('/tokens', { type: 'token', data: name(n), mask: '{{ data }}' });
+    await make('/applications', { name: name(n), type: 'private', permissions: ['token:read'] });
+    await make('/reactor-formulas', { name: name(n), description: name(n), type: 'private', code });
+    await make('/reactors', { name: name(n), code });
+    await make('/proxies', { name: name(n), destination_url: 'https://api.example.com', request_transform: { code } });
+    await make('/webhooks', { name: name(n), url: 'https://hooks.example.com/a', events: ['*'] });
+    await make('/tenants/self/invitations', { email: `first.last.${n}@subsidiary.example.com` });
+    await join(server, { tenant: own, first_name: 'Wilhelmina' });
+  }
+  const { browser } = await join(server, { tenant: own });
+  const sizes: Record<string, number> = {};
+  for (const url of pages.filter((each) => !each.includes(':'))) {
+    const { text, headers } = await browser.get(url.replace('*', 'x'));
+    if (headers.get('content-type')?.startsWith('text/html')) sizes[url] = Buffer.byteLength(text);
+  }
+  expect(Object.entries(sizes).filter(([, bytes]) => bytes >= PAGE_BYTES_MAX)).toEqual([]);
+});

@@ -78,6 +78,10 @@ describe.skipIf(!isInstalled('chromium'))('a new user', () => {
     });
     reading = { ...tenant, application_id, api_key };
     for (const _ of [1, 2, 3]) await ask('GET', `/tokens/${card_id}`, undefined, api_key);
+    const code = 'module.exports = ({ args }) => ({ raw: args.card.number.slice(-4) });';
+    const charging = await makeReactor(server, { code, key: tenant.api_key });
+    for (const _ of [1, 2])
+      expect((await react(server, charging, { card: `{{ ${card_id} }}` }, { key: tenant.api_key })).status).toBe(200);
     colleague = (await join(server, { tenant, email: 'grace@example.com' })).member_id;
     person = await openMember(chromium, server, tenant);
     ({ page } = person);
@@ -139,9 +143,11 @@ describe.skipIf(!isInstalled('chromium'))('a new user', () => {
     await page.locator('svg:visible', { hasText: '3 reveals' }).waitFor();
     const rows = page.locator('#timeline li');
     expect(await rows.allTextContents()).toEqual([
+      expect.stringMatching(/^Used by code of Reactor for First application 2 times/),
       expect.stringMatching(/^Revealed to Nightly report 3 times/),
       expect.stringMatching(/^Created by First application/),
     ]);
+    await person.picture('token');
   });
 
   test('3. makes a key that reads values in /pci/ alone, in six steps, and types no JSON', async () => {

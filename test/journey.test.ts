@@ -123,7 +123,6 @@ describe.skipIf(!isInstalled('chromium'))('the way of people through the pages, 
     const text = await grace.page.content();
     expect(text).toContain('XXXXXXXXXXXX4242');
     expect(text).not.toContain(CARD.number);
-    await grace.picture('token');
   });
 
   test('a reactor is run on the card', async () => {

@@ -109,7 +109,7 @@ const explainAll = async (client: Client, tenant_id: string) => {
   const open: TokenCondition = { kind: 'digest', digest: openDigest };
   const since: TokenCondition = { kind: 'range', column: 'created_at', from: { at: new Date(0), inclusive: true } };
   const rare: TokenCondition = { kind: 'starts_with', column: 'container', prefix: '/rare' };
-  const nobody: TokenCondition = { kind: 'in', column: 'created_by', values: ['00000000-0000-4000-8000-000000000000'] };
+  const noUser: TokenCondition = { kind: 'in', column: 'created_by', values: ['00000000-0000-4000-8000-000000000000'] };
   const conditions: Record<string, TokenCondition | undefined> = {
     'no filter': undefined,
     id: { kind: 'in', column: 'id', values: ['one', 'two'] },
@@ -120,8 +120,8 @@ const explainAll = async (client: Client, tenant_id: string) => {
     'a fingerprint': { kind: 'in', column: 'fingerprint', values: ['none'] },
     'a container': { kind: 'in', column: 'container', values: ['/rare/'] },
     'a prefix of containers': rare,
-    'created by somebody': nobody,
-    'modified by somebody': { ...nobody, column: 'modified_by' },
+    'created by somebody': noUser,
+    'modified by somebody': { ...noUser, column: 'modified_by' },
     'created since': since,
     'modified since': { ...since, column: 'modified_at' },
     'shop and state': { kind: 'and', nodes: [shop, open] },

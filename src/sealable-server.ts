@@ -54,9 +54,9 @@ const startResponder = ({ host, port }: Config, log: Log): Responder => {
     const ready = new Promise<void>((resolve, reject) => {
       worker.on('error', (error) => reject(error));
       worker.on('message', (message: unknown) => {
-        const told = parseFromWorker(message);
-        if (told.kind === 'ready') resolve();
-        if (told.kind === 'failed') reject(new StartError(told.text));
+        const report = parseFromWorker(message);
+        if (report.kind === 'ready') resolve();
+        if (report.kind === 'failed') reject(new StartError(report.text));
       });
       void ended.then(() => reject(new StartError('The process that answers for the sealed vault has ended.')));
     });

@@ -1,26 +1,26 @@
 // Paths that a token has not: an error that names place and path, in all four places where expressions are evaluated and at
 // creation. `default`, and the setting `absent_paths` of the tenant, make them null.
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { OK, type SharedProxyHouse, receiving, useProxyHouse } from './support/proxy.ts';
+import { OK, type SharedProxyFixture, receiving, useProxyFixture } from './support/proxy.ts';
 import { codeOf, makeReactor, react, tokenOf } from './support/reactors.ts';
 import type { Answer, TestTenant } from './support/server.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 let revealing: TestTenant;
 let lenient: TestTenant;
 beforeAll(async () => {
-  house = await useProxyHouse();
-  house.destination.script = receiving(house.destination, OK);
+  fixture = await useProxyFixture();
+  fixture.destination.script = receiving(fixture.destination, OK);
   const rule = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:read', 'token:use'] };
-  revealing = await house.server.newKey(house.server.tenant, { rules: [rule] });
-  lenient = await house.server.newTenant();
-  const { status } = await house.server.request('PUT', '/tenants/self', {
+  revealing = await fixture.server.newKey(fixture.server.tenant, { rules: [rule] });
+  lenient = await fixture.server.newTenant();
+  const { status } = await fixture.server.request('PUT', '/tenants/self', {
     key: lenient.api_key,
     json: { name: 'Lenient', settings: { absent_paths: 'null' } },
   });
   expect(status).toBe(200);
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const CARD = { number: '4242424242424242', expiration_month: 12 };
 
@@ -39,7 +39,7 @@ const doors: [name: string, place: string, door: Door][] = [
     'a[0].b',
     async (expression, { api_key: key } = revealing) =>
       outcomeOf(
-        await house.server.request('POST', '/detokenize', { key, json: { a: [{ b: expression }] } }),
+        await fixture.server.request('POST', '/detokenize', { key, json: { a: [{ b: expression }] } }),
         (body) => body.a[0].b,
       ),
   ],
@@ -48,31 +48,31 @@ const doors: [name: string, place: string, door: Door][] = [
     'body.a[0].b',
     async (expression, { api_key: key } = revealing) =>
       outcomeOf(
-        await house.forward('POST', '/proxy', { key, json: { a: [{ b: expression }] } }),
-        () => JSON.parse(house.last().body.toString()).a[0].b,
+        await fixture.forward('POST', '/proxy', { key, json: { a: [{ b: expression }] } }),
+        () => JSON.parse(fixture.last().body.toString()).a[0].b,
       ),
   ],
   [
     'the args of a reactor',
     'args.a[0].b',
-    async (expression, { api_key } = house.server.tenant) => {
-      const reactor = await makeReactor(house.server, { code: codeOf('return { raw: args.a[0].b };'), key: api_key });
-      const answer = await react(house.server, reactor, { a: [{ b: expression }] }, { key: api_key });
+    async (expression, { api_key } = fixture.server.tenant) => {
+      const reactor = await makeReactor(fixture.server, { code: codeOf('return { raw: args.a[0].b };'), key: api_key });
+      const answer = await react(fixture.server, reactor, { a: [{ b: expression }] }, { key: api_key });
       return outcomeOf(answer, (body) => body.raw);
     },
   ],
   [
     'svc.detokenize',
     'a[0].b',
-    async (expression, tenant = house.server.tenant) => {
+    async (expression, tenant = fixture.server.tenant) => {
       const application = tenant === lenient ? lenient : revealing;
       // Split, so that the args of the invocation hold no expression.
       const code = codeOf(`const args2 = { a: [{ b: args.b.join('{' + '{') }] };
         try { return { raw: { value: (await svc.detokenize(args2)).a[0].b } }; }
         catch (error) { return { raw: { message: error.message } }; }`);
-      const made = await makeReactor(house.server, { code, application, key: tenant.api_key });
+      const made = await makeReactor(fixture.server, { code, application, key: tenant.api_key });
       const b = expression.split('{{');
-      const answer = await react(house.server, made, { b }, { key: tenant.api_key });
+      const answer = await react(fixture.server, made, { b }, { key: tenant.api_key });
       expect(answer.status, answer.text).toBe(200);
       const { raw } = answer.body;
       if ('value' in raw) return { value: raw.value };
@@ -90,7 +90,7 @@ describe.each(doors)('%s', (_, place, door) => {
   });
 
   test('refuses what a type does not know, with the nearest name', async () => {
-    const card = await tokenOf(house.server, CARD, { type: 'card' });
+    const card = await tokenOf(fixture.server, CARD, { type: 'card' });
     for (const path of ['$.nmber', "$['nmber']"])
       expect(await door(`{{ ${card} | json: "${path}" | last4 }}`)).toEqual(
         refused('the type card has no `$.nmber`; did you mean `$.number`?'),
@@ -104,7 +104,7 @@ describe.each(doors)('%s', (_, place, door) => {
   });
 
   test('refuses what a generic value lacks, without the names that it has', async () => {
-    const id = await tokenOf(house.server, { card: { secretName: 1 }, list: [] });
+    const id = await tokenOf(fixture.server, { card: { secretName: 1 }, list: [] });
     for (const path of ['$.card.secretNme', '$.list[0]', '$.card.secretName.x', '$..other'])
       expect(await door(`{{ ${id} | json: '${path}' }}`)).toEqual(
         refused(new RegExp(`^the (token|value) has no value at \`${path.replaceAll(/[$.[\]]/g, '\\$&')}\`$`)),
@@ -112,7 +112,7 @@ describe.each(doors)('%s', (_, place, door) => {
   });
 
   test('gives null for an optional attribute that a card lacks', async () => {
-    const card = await tokenOf(house.server, CARD, { type: 'card' });
+    const card = await tokenOf(fixture.server, CARD, { type: 'card' });
     expect(await door(`{{ ${card} | json: '$.expiration_year' }}`)).toEqual({ value: null });
     expect(await door(`{{ ${card} | json: '$' | json: '$.expiration_year' | default: 2030 }}`)).toEqual({
       value: 2030,
@@ -120,19 +120,19 @@ describe.each(doors)('%s', (_, place, door) => {
   });
 
   test('says that a card has no security code', async () => {
-    const card = await tokenOf(house.server, CARD, { type: 'card' });
+    const card = await tokenOf(fixture.server, CARD, { type: 'card' });
     const answer = await door(`{{ ${card} | json: '$.cvc' }}`);
     expect(answer).toEqual(refused(new RegExp(`^${NO_CODE}: .*default: nil.*CVC_TTL`)));
     expect(await door(`{{ ${card} | json: '$.cvc' | default: nil }}`)).toEqual({ value: null });
   });
 
   test('gives what `default` says, and null to a tenant that allows absent paths', async () => {
-    const id = await tokenOf(house.server, { present: false, empty: '' });
+    const id = await tokenOf(fixture.server, { present: false, empty: '' });
     expect(await door(`{{ ${id} | json: '$.none' | upcase | default: nil }}`)).toEqual({ value: null });
     expect(await door(`{{ ${id} | json: '$.none' | default: 'x' }}`)).toEqual({ value: 'x' });
     expect(await door(`{{ ${id} | json: '$.present' | default: true }}`)).toEqual({ value: false });
     expect(await door(`{{ ${id} | json: '$.empty' | default: 'x' }}`)).toEqual({ value: '' });
-    const card = await tokenOf(house.server, CARD, { type: 'card' }, lenient.api_key);
+    const card = await tokenOf(fixture.server, CARD, { type: 'card' }, lenient.api_key);
     for (const path of ['$.nmber', '$.cvc'])
       expect(await door(`{{ ${card} | json: '${path}' }}`, lenient)).toEqual({ value: null });
     expect(await door(`a{{ ${card} | json: '$..nmber' }}`, lenient)).toEqual({ value: 'a' });
@@ -142,17 +142,17 @@ describe.each(doors)('%s', (_, place, door) => {
 describe('a value that the caller may not see', () => {
   test('is null, and so is every part of it', async () => {
     const rule = { priority: 1, container: '/', transform: 'redact', permissions: ['token:read'] };
-    const { api_key: key } = await house.server.newKey(house.server.tenant, { rules: [rule] });
-    const card = await tokenOf(house.server, CARD, { type: 'card' });
+    const { api_key: key } = await fixture.server.newKey(fixture.server.tenant, { rules: [rule] });
+    const card = await tokenOf(fixture.server, CARD, { type: 'card' });
     const expressions = [`{{ ${card} | json: '$.number' }}`, `{{ token: ${card} | json: '$.data.nmber' }}`];
-    const { body } = await house.server.request('POST', '/detokenize', { key, json: expressions });
+    const { body } = await fixture.server.request('POST', '/detokenize', { key, json: expressions });
     expect(body).toEqual([null, null]);
   });
 });
 
 describe('at creation', () => {
-  const create = (request: object, key = house.server.tenant.api_key) =>
-    house.server.request('POST', '/tokens', { key, json: request });
+  const create = (request: object, key = fixture.server.tenant.api_key) =>
+    fixture.server.request('POST', '/tokens', { key, json: request });
 
   const card = { type: 'card', data: CARD };
   const generic = { type: 'token', data: { a: { b: 'v' } } };
@@ -184,7 +184,7 @@ describe('at creation', () => {
     const answer = await create(request);
     expect(answer.status, answer.text).toBe(400);
     expect(answer.body.errors).toEqual({ [place]: [sentence] });
-    const inTree = await house.server.tokenize({ x: [request] });
+    const inTree = await fixture.server.tokenize({ x: [request] });
     expect(inTree.body.errors).toEqual({ [`x[0].${place}`]: [sentence] });
   });
 
@@ -201,12 +201,12 @@ describe('at creation', () => {
     const { id } = (await create({ ...generic, mask: { x: '{{ data.none }}' } }, key)).body;
     const settings = async (absent_paths: string): Promise<void> => {
       const json = { name: 'Lenient', settings: { absent_paths } };
-      expect((await house.server.request('PUT', '/tenants/self', { key, json })).status).toBe(200);
+      expect((await fixture.server.request('PUT', '/tenants/self', { key, json })).status).toBe(200);
     };
-    const patch = (json: object) => house.server.request('PATCH', `/tokens/${id}`, { key, json });
+    const patch = (json: object) => fixture.server.request('PATCH', `/tokens/${id}`, { key, json });
     await settings('error');
     try {
-      expect((await house.server.request('GET', `/tokens/${id}`, { key })).body.data).toEqual({});
+      expect((await fixture.server.request('GET', `/tokens/${id}`, { key })).body.data).toEqual({});
       expect((await patch({ metadata: { a: 'b' } })).status).toBe(200);
       const answer = await patch({ data: 'other' });
       expect([answer.status, Object.keys(answer.body.errors ?? {})]).toEqual([400, ['mask']]);
@@ -218,6 +218,6 @@ describe('at creation', () => {
 
 test('the setting takes null and error only', async () => {
   const json = { name: 'x', settings: { absent_paths: 'maybe' } };
-  const answer = await house.server.request('PUT', '/tenants/self', { key: lenient.api_key, json });
+  const answer = await fixture.server.request('PUT', '/tenants/self', { key: lenient.api_key, json });
   expect(answer.body.errors).toEqual({ 'settings.absent_paths': ['must be the text null or the text error'] });
 });

@@ -8,14 +8,14 @@ const SECRET = 'CANARY-7Q';
 const NUMBER = '4242424242424242';
 const DRY = { 'svc-dry-run': 'true' };
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let foreign: TestTenant;
 /** Of this tenant: without a mask, with one, and a card. Of the other: one of each kind. */
 const ids = { bare: '', masked: '', card: '', theirs: '', application: '', proxy: '' };
 let user: { id: string; key: string };
 beforeAll(async () => {
-  house = await useReactorServer();
-  const { server } = house;
+  fixture = await useReactorServer();
+  const { server } = fixture;
   foreign = await server.newTenant();
   ids.bare = await tokenOf(server, { part: SECRET, list: [SECRET] });
   ids.masked = await tokenOf(server, SECRET, { mask: 'mask', metadata: { kind: 'plain' } });
@@ -25,7 +25,7 @@ beforeAll(async () => {
   ids.proxy = (await makeProxy(server, { destination_url: `https://${SECRET}.example.com` }, foreign.api_key)).id;
   user = await makeApplication(server, { permissions: ['token:use', 'token:read', 'access:read', 'application:read'] });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const encodings = (): string[] => {
   const all = [SECRET, NUMBER].flatMap((text) => {
@@ -41,10 +41,10 @@ const expectNothing = ({ text }: Answer): void => {
 };
 
 const dry = (path: string, json: unknown, headers: Record<string, string> = {}): Promise<Answer> =>
-  house.server.request('POST', path, {
+  fixture.server.request('POST', path, {
     key: user.key,
     json,
-    headers: { 'svc-proxy-url': house.url, ...DRY, ...headers },
+    headers: { 'svc-proxy-url': fixture.url, ...DRY, ...headers },
   });
 
 describe('a dry run', () => {
@@ -87,7 +87,7 @@ describe('a dry run', () => {
   ])('shows no value by %s', async (_, jsonOf) => expectNothing(await dry('/proxy', jsonOf())));
 
   test('shows no value in a path, a query, a header, a form, XML or a text', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const at = { 'svc-proxy-url': url, ...DRY };
     for (const id of [ids.bare, ids.masked]) {
       const placed = encodeURIComponent(`{{ ${id} }}`);
@@ -106,7 +106,7 @@ describe('a dry run', () => {
   });
 
   test('of a reactor shows no value, and no configuration of it', async () => {
-    const reactor = await makeReactor(house.server, {
+    const reactor = await makeReactor(fixture.server, {
       code: 'module.exports = async () => ({ raw: 1 });',
       contract: [{ name: 'secret', type: 'string' }],
       configuration: { secret: SECRET },
@@ -118,7 +118,7 @@ describe('a dry run', () => {
   });
 
   test('names a token of another tenant as one that is none, in a proxy and in a reactor', async () => {
-    const reactor = await makeReactor(house.server, 'return { raw: 1 };');
+    const reactor = await makeReactor(fixture.server, 'return { raw: 1 };');
     for (const path of ['/proxy', `/reactors/${reactor.id}/react`]) {
       const seen = [];
       for (const id of [ids.theirs, crypto.randomUUID()]) {
@@ -131,7 +131,7 @@ describe('a dry run', () => {
   });
 
   test('takes no proxy or reactor of another tenant, and shows no secret path of one of its own', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const theirs = await makeProxy(server, { destination_url: url }, foreign.api_key);
     expect((await dry('/proxy', {}, { 'svc-proxy-key': theirs.key })).status).toBe(404);
     const own = await makeProxy(server, { destination_url: `${url}/${SECRET}?k=${SECRET}` });
@@ -142,7 +142,7 @@ describe('a dry run', () => {
 
 describe('answers about access', () => {
   const ask = (method: string, path: string, json?: object): Promise<Answer> =>
-    house.server.request(method, path, { key: user.key, ...(json && { json }) });
+    fixture.server.request(method, path, { key: user.key, ...(json && { json }) });
 
   test('show no value, for every permission and kind of token', async () => {
     for (const permission of [
@@ -192,7 +192,7 @@ describe('answers about access', () => {
   );
 
   test('are refused to a session key, a public key and a caller without access:read', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const open = { type: 'public', permissions: ['token:create'] };
     const { key } = await makeApplication(server, open);
     const { key: weak } = await makeApplication(server, { permissions: ['token:use', 'token:read'] });

@@ -4,16 +4,16 @@ import { codeOf, type SharedReactorServer, tokenOf, useReactorServer } from './s
 import type { Answer, TestTenant } from './support/server.ts';
 import { askProxy, makeApplication, makeProxy } from './support/stored-proxies.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let auditor: TestTenant;
 beforeAll(async () => {
-  house = await useReactorServer();
-  auditor = await house.server.newKey(house.server.tenant, { permissions: ['access:read', 'application:read'] });
+  fixture = await useReactorServer();
+  auditor = await fixture.server.newKey(fixture.server.tenant, { permissions: ['access:read', 'application:read'] });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const ask = (json: object, key = auditor.api_key): Promise<Answer> =>
-  house.server.request('POST', '/access/explain', { json, key });
+  fixture.server.request('POST', '/access/explain', { json, key });
 
 const explain = async (json: object, key?: string) => {
   const answer = await ask(json, key);
@@ -56,7 +56,7 @@ describe('of random applications, rules, tokens and hosts', () => {
   });
 
   test('each explanation is what reading and sending the token then do, 400 times', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const tokens: { id: string; value: string; mask: string | undefined }[] = [];
     for (let index = 0; index < 12; index += 1) {
       const value = `VALUE-${index}-END`;
@@ -104,7 +104,7 @@ describe('of random applications, rules, tokens and hosts', () => {
         const isSent = sent.status === 200 || sent.status === 502;
         expect([use.decision, isSent], sent.text).toEqual([isSent ? 'allowed' : 'refused', isSent]);
         if (sent.status === 200) {
-          const received = house.upstream.received.at(-1)?.body.toString() ?? '';
+          const received = fixture.upstream.received.at(-1)?.body.toString() ?? '';
           const part = { value, masked: mask, nothing: null }[use.shows as 'value'] ?? null;
           expect(JSON.parse(received)).toEqual({ part });
         }
@@ -120,7 +120,7 @@ describe('of random applications, rules, tokens and hosts', () => {
 describe('an explanation', () => {
   test('names the rule as the record of the application has it, and the rules that were skipped', async () => {
     const rule = { transform: 'mask', permissions: ['token:read'] };
-    const { id } = await makeApplication(house.server, {
+    const { id } = await makeApplication(fixture.server, {
       rules: [
         { ...rule, priority: 5, container: '/', description: 'The rest' },
         { ...rule, priority: 2, container: '/general/', permissions: ['token:use'] },
@@ -143,7 +143,7 @@ describe('an explanation', () => {
   });
 
   test('names the daily limit, which a counted token does not use again', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const { id, key } = await makeApplication(server, { permissions: ['token:use'], daily_uses: 1 });
     const [one, other] = [await tokenOf(server, 'one'), await tokenOf(server, 'other')];
     const question = { application_id: id, permission: 'token:use' };
@@ -169,7 +169,7 @@ describe('an explanation', () => {
     { request_transform: { code: codeOf('return args;') }, configuration: { A: 'a' } },
     { response_transform: { type: 'mask', expression: '[0-9]{12}' } },
   ])('of a token bound to a proxy with %j is what its use is', async (more) => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const proxy = await makeProxy(server, { destination_url: url, ...more });
     const token_id = await tokenOf(server, 'x', { bound_to: { proxies: [proxy.id] } });
     const question = { application_id: server.tenant.application_id, permission: 'token:use', token_id };
@@ -180,7 +180,7 @@ describe('an explanation', () => {
   });
 
   test('says that a token has expired, which the routes do not find any more', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const token_id = await tokenOf(server, 'x');
     await server.sql('UPDATE tokens SET expires_at = now() WHERE tenant_id = $1 AND id = $2', [
       server.tenant.tenant_id,
@@ -193,7 +193,7 @@ describe('an explanation', () => {
   });
 
   test('of a permission that is on no token, of the caller itself, and is one row of the log', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const { api_key, application_id } = await server.newKey(server.tenant, { permissions: ['access:read'] });
     expect(await explain({ permission: 'proxy:read' }, api_key)).toMatchObject({
       decision: 'refused',
@@ -209,7 +209,7 @@ describe('an explanation', () => {
   });
 
   test('needs application:read about others, and finds nothing of another tenant', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const { api_key } = await server.newKey(server.tenant, { permissions: ['access:read'] });
     const { application_id } = auditor;
     const refused = await ask({ application_id, permission: 'log:read' }, api_key);

@@ -3,14 +3,14 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type SharedReactorServer, tokenOf, useReactorServer } from './support/reactors.ts';
 import { makeApplication } from './support/stored-proxies.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const simulate = (json: object, key?: string) =>
-  house.server.request('POST', '/access/simulate', { json, ...(key !== undefined && { key }) });
+  fixture.server.request('POST', '/access/simulate', { json, ...(key !== undefined && { key }) });
 
 const numbersFrom = (seed: number) => {
   let state = seed;
@@ -24,7 +24,7 @@ const CONTAINERS = ['/general/', '/general/high/', '/pci/high/'];
 
 describe('over what was recorded', () => {
   test('each number is that of doing it again, for 12 changes of 20 requests', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const next = numbersFrom(17);
     const one = <T>(values: readonly T[]): T => values[next(values.length)] as T;
     const tokens: string[] = [];
@@ -59,7 +59,7 @@ describe('over what was recorded', () => {
           }
           const headers = { 'svc-proxy-url': url };
           const sent = await server.request('POST', '/proxy', { key, headers, json: { x: `{{ ${id} }}` } });
-          const { x } = sent.status === 200 ? JSON.parse(house.upstream.received.at(-1)?.body.toString() ?? '') : {};
+          const { x } = sent.status === 200 ? JSON.parse(fixture.upstream.received.at(-1)?.body.toString() ?? '') : {};
           const given = x === null || x === undefined ? 'nothing' : x === 'mask' ? 'masked' : 'value';
           done.push(sent.status === 200 ? given : 'refused');
         }
@@ -94,7 +94,7 @@ describe('over what was recorded', () => {
 
 describe('a simulation', () => {
   test('names a token that is gone as unknown, and changes nothing', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const { id, key } = await makeApplication(server, { permissions: ['token:read', 'token:delete'] });
     const [gone, stays] = [await tokenOf(server, 'x', { mask: 'm' }), await tokenOf(server, 'y', { mask: 'm' })];
     for (const token of [gone, stays]) await server.request('GET', `/tokens/${token}`, { key });
@@ -111,7 +111,7 @@ describe('a simulation', () => {
   });
 
   test('refuses what a save would refuse: rights that the caller does not hold', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const weak = await server.newKey(server.tenant, { permissions: ['access:read', 'application:read', 'log:read'] });
     const { id } = await makeApplication(server, { permissions: ['log:read'] });
     const json = { application_id: id, days: 1 };

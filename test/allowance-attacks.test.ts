@@ -10,24 +10,24 @@ const CARD = { number: CANARY, expiration_month: 12, expiration_year: 2030 };
 const JSON_TYPE = 'application/json';
 const FORM = 'application/x-www-form-urlencoded';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let proxy: StoredProxy;
 let deep: StoredProxy;
 let id: string;
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
   const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
-  proxy = await makeProxy(house.server, { destination_url: house.url, amount });
+  proxy = await makeProxy(fixture.server, { destination_url: fixture.url, amount });
   const below = { value: '$.items[0].amount', currency: '$.currency', unit: 'minor' };
-  deep = await makeProxy(house.server, { destination_url: house.url, amount: below });
-  id = await tokenOf(house.server, CARD, {
+  deep = await makeProxy(fixture.server, { destination_url: fixture.url, amount: below });
+  id = await tokenOf(fixture.server, CARD, {
     type: 'card',
     bound_to: { proxies: [proxy.id, deep.id], allowance: { max_amount: 2000, currency: 'usd' } },
   });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 beforeEach(() => {
-  house.upstream.received.length = 0;
+  fixture.upstream.received.length = 0;
 });
 
 type Sent = {
@@ -39,7 +39,7 @@ type Sent = {
 
 /** CARD stands for the expression of the number. */
 const send = ({ body, type = JSON_TYPE, headers, path = '/proxy' }: Sent, through = proxy): Promise<Answer> =>
-  askProxy(house.server, through, {
+  askProxy(fixture.server, through, {
     body: typeof body === 'string' ? body.replace('CARD', `{{ ${id} | json: '$.number' }}`) : body,
     headers: { ...(type !== '' && { 'content-type': type }), ...headers },
     path,
@@ -48,7 +48,7 @@ const send = ({ body, type = JSON_TYPE, headers, path = '/proxy' }: Sent, throug
 const notSent = (answer: Answer): void => {
   expect(answer.status, answer.text).toBeGreaterThanOrEqual(400);
   expect(answer.text).not.toContain(CANARY.slice(0, 6));
-  expect(house.upstream.received).toEqual([]);
+  expect(fixture.upstream.received).toEqual([]);
 };
 
 const form = (text: string): Sent => ({ body: `card=CARD&currency=usd&${text}`, type: FORM });
@@ -150,7 +150,7 @@ describe('more than the allowance', () => {
     const body = gzipSync('{"amount":5,"currency":"usd"}');
     notSent(await send({ body, headers: { ...card, 'content-encoding': 'gzip' } }));
     notSent(await send({ body: Buffer.from('{"amount":5}'), type: 'application/octet-stream', headers: card }));
-    notSent(await askProxy(house.server, proxy, { method: 'GET', headers: card }));
+    notSent(await askProxy(fixture.server, proxy, { method: 'GET', headers: card }));
     notSent(await send({ body: '', headers: card }));
     const wide = new Uint8Array(Buffer.from('{"amount":5,"currency":"usd"}', 'utf16le'));
     notSent(await send({ body: wide, type: 'application/json; charset=utf-16le', headers: card }));
@@ -185,16 +185,16 @@ describe('more than the allowance', () => {
   test('by code of the proxy that answers with another type, body or coding', async () => {
     const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
     const made = async (body: string): Promise<Answer> => {
-      const coded = await makeProxy(house.server, {
-        destination_url: house.url,
+      const coded = await makeProxy(fixture.server, {
+        destination_url: fixture.url,
         amount,
         request_transform: { code: codeOf(body) },
       });
-      const token = await tokenOf(house.server, CARD, {
+      const token = await tokenOf(fixture.server, CARD, {
         type: 'card',
         bound_to: { proxies: [coded.id], allowance: { max_amount: 2000, currency: 'usd' } },
       });
-      return askProxy(house.server, coded, { json: { amount: 5, currency: 'usd', card: `{{ ${token} }}` } });
+      return askProxy(fixture.server, coded, { json: { amount: 5, currency: 'usd', card: `{{ ${token} }}` } });
     };
     notSent(await made('return { ...args, body: { ...args.body, amount: 9999 } };'));
     notSent(await made('return { ...args, body: JSON.stringify({ amount: 5, currency: "usd" }) + "{}" };'));
@@ -207,12 +207,12 @@ describe('more than the allowance', () => {
 
   test('by a header under which a destination shall know repetitions: the bound is suspended', async () => {
     const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
-    const changed = await makeProxy(house.server, { destination_url: house.url, amount });
+    const changed = await makeProxy(fixture.server, { destination_url: fixture.url, amount });
     const bound_to = { proxies: [changed.id], max_uses: 1 };
-    const token = await tokenOf(house.server, CARD, { type: 'card', bound_to });
+    const token = await tokenOf(fixture.server, CARD, { type: 'card', bound_to });
     const patch = { json: { idempotency_header: 'X-Ignored' } };
-    expect((await house.server.request('PATCH', `/proxies/${changed.id}`, patch)).status).toBeLessThan(300);
-    const answer = await askProxy(house.server, changed, { json: { card: `{{ ${token} | json: '$.number' }}` } });
+    expect((await fixture.server.request('PATCH', `/proxies/${changed.id}`, patch)).status).toBeLessThan(300);
+    const answer = await askProxy(fixture.server, changed, { json: { card: `{{ ${token} | json: '$.number' }}` } });
     notSent(answer);
     expect(answer.text).toContain('changed');
   });
@@ -234,6 +234,6 @@ describe('more than the allowance', () => {
       const answer = await send(sent);
       expect(answer.status, `${answer.text} ${String(sent.body)}`).toBe(200);
     }
-    expect(house.upstream.received).toHaveLength(honest.length);
+    expect(fixture.upstream.received).toHaveLength(honest.length);
   });
 });

@@ -8,24 +8,24 @@ const CANARY = '4242424242424242';
 const CARD = { number: CANARY, expiration_month: 12, expiration_year: 2030 };
 const AMOUNT = { value: '$.amount', currency: '$.currency', unit: 'minor' };
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let proxy: StoredProxy;
 let major: StoredProxy;
 beforeAll(async () => {
-  house = await useReactorServer();
-  proxy = await makeProxy(house.server, { destination_url: house.url, amount: AMOUNT });
-  major = await makeProxy(house.server, {
-    destination_url: house.url,
+  fixture = await useReactorServer();
+  proxy = await makeProxy(fixture.server, { destination_url: fixture.url, amount: AMOUNT });
+  major = await makeProxy(fixture.server, {
+    destination_url: fixture.url,
     amount: { value: '$.amount.value', currency: '$.amount.currency', unit: 'major', merchant: '$.merchantAccount' },
   });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 beforeEach(() => {
-  house.upstream.received.length = 0;
+  fixture.upstream.received.length = 0;
 });
 
 const allowed = (allowance: object = {}, bound: object = {}): Promise<string> =>
-  tokenOf(house.server, CARD, {
+  tokenOf(fixture.server, CARD, {
     type: 'card',
     bound_to: {
       proxies: [proxy.id, major.id],
@@ -35,7 +35,7 @@ const allowed = (allowance: object = {}, bound: object = {}): Promise<string> =>
   });
 
 const charge = (id: string, json: object, options: RequestOptions = {}): Promise<Answer> =>
-  askProxy(house.server, proxy, { json: { source: `{{ ${id} | json: '$.number' }}`, ...json }, ...options });
+  askProxy(fixture.server, proxy, { json: { source: `{{ ${id} | json: '$.number' }}`, ...json }, ...options });
 
 const refused = (answer: Answer, sentence?: string | RegExp, bound = 'allowance'): void => {
   expect(answer.status, answer.text).toBe(403);
@@ -44,17 +44,17 @@ const refused = (answer: Answer, sentence?: string | RegExp, bound = 'allowance'
   const [text] = errors[`bound_to.${bound}`];
   if (sentence !== undefined) expect(text).toMatch(sentence);
   expect(answer.text).not.toContain(CANARY.slice(0, 6));
-  expect(house.upstream.received).toEqual([]);
+  expect(fixture.upstream.received).toEqual([]);
 };
 
 const passed = (answer: Answer, times = 1): void => {
   expect(answer.status, answer.text).toBe(200);
-  expect(house.upstream.received).toHaveLength(times);
+  expect(fixture.upstream.received).toHaveLength(times);
 };
 
 const keyWith = async (transform: 'reveal' | 'mask'): Promise<string> => {
   const rules = [{ priority: 1, container: '/', transform, permissions: ['token:read'] }];
-  return (await house.server.newKey(house.server.tenant, { permissions: ['token:update'], rules })).api_key;
+  return (await fixture.server.newKey(fixture.server.tenant, { permissions: ['token:update'], rules })).api_key;
 };
 
 /** Refused as the use after the last one is. */
@@ -64,7 +64,7 @@ const isSpent = (answer: Answer): void => {
 };
 
 const rowsOf = (id: string) =>
-  house.server.sql(
+  fixture.server.sql(
     "SELECT outcome, message FROM audit_log WHERE entity_ids @> $1::text[] AND operation = 'use' ORDER BY id",
     [[id]],
   );
@@ -72,7 +72,7 @@ const rowsOf = (id: string) =>
 describe('a charge', () => {
   test('within the allowance passes, with the value', async () => {
     passed(await charge(await allowed(), { amount: 2000, currency: 'USD' }));
-    expect(house.upstream.received[0]?.body.toString()).toContain(CANARY);
+    expect(fixture.upstream.received[0]?.body.toString()).toContain(CANARY);
   });
 
   test('above it is refused with both amounts, is logged, and is no use', async () => {
@@ -88,26 +88,26 @@ describe('a charge', () => {
 
   test('of which the destination declines with 402 is a use', async () => {
     const id = await allowed({}, { max_uses: 1 });
-    house.routes.set('/declined', (_, response) => void response.writeHead(402).end('{}'));
+    fixture.routes.set('/declined', (_, response) => void response.writeHead(402).end('{}'));
     const json = { amount: 5, currency: 'usd', card: `{{ ${id} }}` };
-    expect((await askProxy(house.server, proxy, { json, path: '/proxy/declined' })).status).toBe(402);
+    expect((await askProxy(fixture.server, proxy, { json, path: '/proxy/declined' })).status).toBe(402);
     isSpent(await charge(id, { amount: 5, currency: 'usd' }));
   });
 
   test('that is answered so that the code is kept gives one use back, once', async () => {
     const when = { path: '$.decline', equals: ['soft'] };
-    const keeping = await makeProxy(house.server, {
-      destination_url: house.url,
+    const keeping = await makeProxy(fixture.server, {
+      destination_url: fixture.url,
       amount: AMOUNT,
       cvc: { until: 'answered', keep: { when } },
     });
-    house.routes.set('/busy', (_, response) => void response.writeHead(503).end('{}'));
-    house.routes.set('/soft', (_, response) => void response.end('{"decline":"soft"}'));
+    fixture.routes.set('/busy', (_, response) => void response.writeHead(503).end('{}'));
+    fixture.routes.set('/soft', (_, response) => void response.end('{"decline":"soft"}'));
     const json = (id: string) => ({ amount: 1500, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` });
-    const shown = async (id: string) => (await house.server.request('GET', `/tokens/${id}`)).body;
+    const shown = async (id: string) => (await fixture.server.request('GET', `/tokens/${id}`)).body;
     for (const path of ['/busy', '/soft']) {
       const id = await allowed({ max_total: 2000 }, { proxies: [keeping.id, proxy.id], max_uses: 1 });
-      const ask = (to: string) => askProxy(house.server, keeping, { json: json(id), path: `/proxy${to}` });
+      const ask = (to: string) => askProxy(fixture.server, keeping, { json: json(id), path: `/proxy${to}` });
       await ask(path);
       expect(await shown(id)).toMatchObject({ uses: 0, spent: 0 });
       await ask(path);
@@ -115,7 +115,7 @@ describe('a charge', () => {
       isSpent(await ask('/charged'));
     }
     const other = await allowed({}, { max_uses: 1 });
-    expect((await askProxy(house.server, proxy, { json: json(other), path: '/proxy/busy' })).status).toBe(503);
+    expect((await askProxy(fixture.server, proxy, { json: json(other), path: '/proxy/busy' })).status).toBe(503);
     expect((await shown(other)).uses).toBe(1);
   });
 
@@ -123,23 +123,23 @@ describe('a charge', () => {
     const id = await allowed({}, { max_uses: 1 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => charge(id, { amount: 5, currency: 'usd' })));
     expect(answers.map(({ status }) => status).toSorted()).toEqual([200, ...Array<number>(19).fill(403)]);
-    expect(house.upstream.received).toHaveLength(1);
+    expect(fixture.upstream.received).toHaveLength(1);
   });
 
   test('in major units has the decimals of its currency', async () => {
     const usd = await allowed();
     const ask = (id: string, value: unknown, currency: string): Promise<Answer> =>
-      askProxy(house.server, major, {
+      askProxy(fixture.server, major, {
         json: { amount: { value, currency }, merchantAccount: 'acme', card: `{{ ${id} }}` },
       });
     for (const value of [20, 19.99, '20.00', '0.01']) expect((await ask(usd, value, 'USD')).status).toBe(200);
-    house.upstream.received.length = 0;
+    fixture.upstream.received.length = 0;
     refused(await ask(usd, 20.01, 'usd'), /has 2001$/);
     refused(await ask(usd, '1.234', 'usd'), /plain decimal/);
     const yen = await allowed({ currency: 'JPY' });
     refused(await ask(yen, 19.5, 'jpy'), /plain decimal/);
     passed(await ask(yen, 2000, 'jpy'));
-    house.upstream.received.length = 0;
+    fixture.upstream.received.length = 0;
     refused(await ask(await allowed({ currency: 'xxx' }), 1, 'xxx'), /plain decimal/);
   });
 
@@ -149,7 +149,7 @@ describe('a charge', () => {
     refused(await charge(id, { amount: 5 }), /three letters/);
     refused(await charge(id, { amount: 5, currency: '\u212aes' }), /three letters/);
     const ask = (merchantAccount: unknown): Promise<Answer> =>
-      askProxy(house.server, major, {
+      askProxy(fixture.server, major, {
         json: { amount: { value: 1, currency: 'usd' }, merchantAccount, card: `{{ ${id} }}` },
       });
     refused(await ask('other'), /merchant_id/);
@@ -158,63 +158,63 @@ describe('a charge', () => {
   });
 
   test('by a proxy that does not say where its amount is, by a reactor or past a proxy is refused', async () => {
-    const silent = await makeProxy(house.server, { destination_url: house.url });
-    const reactor = await makeReactor(house.server, 'return { raw: args };');
+    const silent = await makeProxy(fixture.server, { destination_url: fixture.url });
+    const reactor = await makeReactor(fixture.server, 'return { raw: args };');
     const id = await allowed({}, { proxies: [proxy.id, silent.id], reactors: [reactor.id] });
     const json = { amount: 1, currency: 'usd', card: `{{ ${id} }}` };
-    refused(await askProxy(house.server, silent, { json }), /needs a proxy/);
-    refused(await react(house.server, reactor, { card: `{{ ${id} }}` }), /needs a proxy/);
-    const open = await house.server.request('POST', '/proxy', { json, headers: { 'svc-proxy-url': house.url } });
+    refused(await askProxy(fixture.server, silent, { json }), /needs a proxy/);
+    refused(await react(fixture.server, reactor, { card: `{{ ${id} }}` }), /needs a proxy/);
+    const open = await fixture.server.request('POST', '/proxy', { json, headers: { 'svc-proxy-url': fixture.url } });
     refused(open, undefined, 'proxies');
-    const read = await house.server.request('GET', `/tokens/${id}`);
+    const read = await fixture.server.request('GET', `/tokens/${id}`);
     expect(JSON.stringify(read.body.data)).not.toContain(CANARY);
     expect(read.body.bound_to.allowance).toEqual({ max_amount: 2000, currency: 'usd' });
   });
 
   test('is read after the request transform', async () => {
     const code = codeOf('return { ...args, body: { ...args.body, amount: args.body.cents } };');
-    const coded = await makeProxy(house.server, {
-      destination_url: house.url,
+    const coded = await makeProxy(fixture.server, {
+      destination_url: fixture.url,
       amount: AMOUNT,
       request_transform: { code },
     });
     const id = await allowed({}, { proxies: [coded.id] });
     const ask = (json: object) =>
-      askProxy(house.server, coded, { json: { currency: 'usd', card: `{{ ${id} }}`, ...json } });
+      askProxy(fixture.server, coded, { json: { currency: 'usd', card: `{{ ${id} }}`, ...json } });
     refused(await ask({ amount: 5, cents: 5000 }), /^max_amount is 2000 usd, the request has more$/);
     refused(await ask({ cents: 5, currency: `{{ ${id} | json: '$.number' }}` }));
     passed(await ask({ amount: 5000, cents: 5 }));
   });
 
   test('of a repeated request that its destination knows is one use, and one amount', async () => {
-    const repeating = await makeProxy(house.server, {
-      destination_url: house.url,
+    const repeating = await makeProxy(fixture.server, {
+      destination_url: fixture.url,
       amount: AMOUNT,
       idempotency_header: 'Idempotency-Key',
     });
     const id = await allowed({ max_total: 2000 }, { proxies: [repeating.id], max_uses: 1 });
     const json = { amount: 1500, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` };
     const ask = () =>
-      askProxy(house.server, repeating, { json, path: '/proxy/lost', headers: { 'svc-idempotency-key': 'one' } });
-    house.routes.set('/lost', (request) => void request.socket.destroy());
+      askProxy(fixture.server, repeating, { json, path: '/proxy/lost', headers: { 'svc-idempotency-key': 'one' } });
+    fixture.routes.set('/lost', (request) => void request.socket.destroy());
     expect((await ask()).status).toBe(502);
-    house.routes.delete('/lost');
+    fixture.routes.delete('/lost');
     passed(await ask(), 2);
-    expect((await house.server.request('GET', `/tokens/${id}`)).body).toMatchObject({ uses: 1, spent: 1500 });
+    expect((await fixture.server.request('GET', `/tokens/${id}`)).body).toMatchObject({ uses: 1, spent: 1500 });
   });
 });
 
 describe('max_total', () => {
   test('counts down over requests, and is shown', async () => {
     const id = await allowed({ max_total: 3000 });
-    const shown = async () => (await house.server.request('GET', `/tokens/${id}`)).body.spent;
+    const shown = async () => (await fixture.server.request('GET', `/tokens/${id}`)).body.spent;
     expect(await shown()).toBe(0);
     passed(await charge(id, { amount: 2000, currency: 'usd' }));
-    house.upstream.received.length = 0;
+    fixture.upstream.received.length = 0;
     refused(await charge(id, { amount: 1001, currency: 'usd' }), /^max_total is 3000 usd, and less is left/);
     passed(await charge(id, { amount: 1000, currency: 'usd' }));
     expect(await shown()).toBe(3000);
-    const listed = await house.server.request('GET', `/tokens?id=${id}`);
+    const listed = await fixture.server.request('GET', `/tokens?id=${id}`);
     expect(listed.body.data[0].spent).toBe(3000);
   });
 
@@ -222,20 +222,20 @@ describe('max_total', () => {
     const id = await allowed({ max_total: 3000 });
     const answers = await Promise.all(Array.from({ length: 20 }, () => charge(id, { amount: 900, currency: 'usd' })));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(3);
-    expect(house.upstream.received).toHaveLength(3);
+    expect(fixture.upstream.received).toHaveLength(3);
   });
 
   test('of an access rule counts for its application alone', async () => {
     const bound_to = { proxies: [proxy.id], allowance: { max_amount: 900, currency: 'usd', max_total: 1000 } };
     const rules = [{ priority: 1, container: '/', transform: 'reveal', permissions: ['token:use'], bound_to }];
     const { key } = (
-      await house.server.request('POST', '/applications', {
+      await fixture.server.request('POST', '/applications', {
         json: { name: 'Agent', type: 'private', permissions: [], rules },
       })
     ).body;
-    const id = await tokenOf(house.server, CARD, { type: 'card' });
+    const id = await tokenOf(fixture.server, CARD, { type: 'card' });
     passed(await charge(id, { amount: 900, currency: 'usd' }, { key }));
-    house.upstream.received.length = 0;
+    fixture.upstream.received.length = 0;
     refused(await charge(id, { amount: 901, currency: 'usd' }, { key }), /^max_amount is 900/);
     refused(await charge(id, { amount: 101, currency: 'usd' }, { key }), /^max_total is 1000/);
     passed(await charge(id, { amount: 5000, currency: 'usd' }));
@@ -245,13 +245,15 @@ describe('max_total', () => {
 describe('an allowance', () => {
   test('is suspended while its proxy keeps codes for other answers', async () => {
     const cvc = { until: 'answered' };
-    const changed = await makeProxy(house.server, { destination_url: house.url, amount: AMOUNT, cvc });
+    const changed = await makeProxy(fixture.server, { destination_url: fixture.url, amount: AMOUNT, cvc });
     const id = await allowed({}, { proxies: [changed.id] });
     const ask = () =>
-      askProxy(house.server, changed, { json: { amount: 5, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` } });
+      askProxy(fixture.server, changed, {
+        json: { amount: 5, currency: 'usd', card: `{{ ${id} | json: '$.number' }}` },
+      });
     const to = (keep: object) =>
-      changeProxy(house.server, changed, {
-        destination_url: house.url,
+      changeProxy(fixture.server, changed, {
+        destination_url: fixture.url,
         amount: AMOUNT,
         cvc: { ...cvc, ...keep },
       });
@@ -262,22 +264,22 @@ describe('an allowance', () => {
   });
 
   test('is suspended while its proxy says another place', async () => {
-    const wanted = { destination_url: house.url, amount: AMOUNT };
-    const moved = await makeProxy(house.server, wanted);
+    const wanted = { destination_url: fixture.url, amount: AMOUNT };
+    const moved = await makeProxy(fixture.server, wanted);
     const bound_to = { proxies: [moved.id], allowance: { max_amount: 2000, currency: 'usd' } };
     const id = await allowed({}, bound_to);
-    const free = await tokenOf(house.server, CARD, { type: 'card', bound_to: { proxies: [moved.id] } });
+    const free = await tokenOf(fixture.server, CARD, { type: 'card', bound_to: { proxies: [moved.id] } });
     const json = { amount: 5, fee: 1, currency: 'usd', card: `{{ ${id} }}` };
-    await changeProxy(house.server, moved, { ...wanted, amount: { ...AMOUNT, value: '$.fee' } });
-    refused(await askProxy(house.server, moved, { json }), /^changed$/, 'proxies');
+    await changeProxy(fixture.server, moved, { ...wanted, amount: { ...AMOUNT, value: '$.fee' } });
+    refused(await askProxy(fixture.server, moved, { json }), /^changed$/, 'proxies');
     // A bound without an allowance does not ask for it.
-    passed(await askProxy(house.server, moved, { json: { card: `{{ ${free} }}` } }));
-    const confirmed = await house.server.request('PATCH', `/tokens/${id}`, {
+    passed(await askProxy(fixture.server, moved, { json: { card: `{{ ${free} }}` } }));
+    const confirmed = await fixture.server.request('PATCH', `/tokens/${id}`, {
       json: { bound_to },
       key: await keyWith('reveal'),
     });
     expect(confirmed.status, confirmed.text).toBe(200);
-    passed(await askProxy(house.server, moved, { json }), 2);
+    passed(await askProxy(fixture.server, moved, { json }), 2);
   });
 
   test('is widened by who may reveal the token, and narrowed by who may change it', async () => {
@@ -285,7 +287,7 @@ describe('an allowance', () => {
     const id = await allowed({ max_total: 5000, merchant_id: 'acme' });
     const patch = async (allowance: object | undefined, more: object = {}): Promise<number> => {
       const bound_to = { proxies: [proxy.id, major.id], ...(allowance && { allowance }) };
-      return (await house.server.request('PATCH', `/tokens/${id}`, { json: { bound_to }, ...more })).status;
+      return (await fixture.server.request('PATCH', `/tokens/${id}`, { json: { bound_to }, ...more })).status;
     };
     const now = { max_amount: 1000, currency: 'usd', max_total: 4000, merchant_id: 'acme' };
     expect(await patch(now, { key })).toBe(200);
@@ -313,11 +315,11 @@ describe('an allowance', () => {
       detail: 'bound_to.allowance: max_amount is 2000 usd, the request has 2001.',
     });
     expect((await dry(1600)).decision).toBe('refused');
-    expect(house.upstream.received).toEqual([]);
-    const silent = await makeProxy(house.server, { destination_url: house.url });
+    expect(fixture.upstream.received).toEqual([]);
+    const silent = await makeProxy(fixture.server, { destination_url: fixture.url });
     const other = await allowed({}, { proxies: [silent.id] });
     const json = { permission: 'token:use', token_id: other, proxy_id: silent.id };
-    const explained = await house.server.request('POST', '/access/explain', { json });
+    const explained = await fixture.server.request('POST', '/access/explain', { json });
     expect(explained.body.checks.find(({ name }: { name: string }) => name === 'bound_to')).toMatchObject({
       ok: false,
     });
@@ -336,23 +338,23 @@ describe('an allowance', () => {
   for (const [name, allowance, path] of wrong)
     test(`with ${name} is a 400 at its place`, async () => {
       const bound_to = { proxies: [proxy.id], allowance };
-      const made = await house.server.request('POST', '/tokens', { json: { type: 'card', data: CARD, bound_to } });
+      const made = await fixture.server.request('POST', '/tokens', { json: { type: 'card', data: CARD, bound_to } });
       expect(made.status, made.text).toBe(400);
       expect(Object.keys(made.body.errors)).toEqual([`bound_to.allowance.${path}`]);
     });
 
   test('without proxies is a 400', async () => {
     const bound_to = { hosts: ['upstream.test'], allowance: { max_amount: 1, currency: 'usd' } };
-    const made = await house.server.request('POST', '/tokens', { json: { type: 'card', data: CARD, bound_to } });
+    const made = await fixture.server.request('POST', '/tokens', { json: { type: 'card', data: CARD, bound_to } });
     expect([made.status, Object.keys(made.body.errors)]).toEqual([400, ['bound_to.allowance']]);
   });
 });
 
 describe('where a proxy has its amount', () => {
   test('is shown, patched and removed', async () => {
-    const made = await makeProxy(house.server, { destination_url: house.url, amount: AMOUNT });
+    const made = await makeProxy(fixture.server, { destination_url: fixture.url, amount: AMOUNT });
     const ask = async (method: string, json?: object) =>
-      (await house.server.request(method, `/proxies/${made.id}`, json && { json })).body.amount;
+      (await fixture.server.request(method, `/proxies/${made.id}`, json && { json })).body.amount;
     expect(await ask('GET')).toEqual(AMOUNT);
     expect(await ask('PATCH', { name: 'Other' })).toEqual(AMOUNT);
     expect(await ask('PATCH', { amount: { ...AMOUNT, unit: 'major' } })).toEqual({ ...AMOUNT, unit: 'major' });
@@ -361,8 +363,8 @@ describe('where a proxy has its amount', () => {
 
   for (const value of ['$', '$..amount', '$.items[*].amount', '$.a[-1]', '$.a,$.b', 'amount'])
     test(`is one place: ${value} is a 400`, async () => {
-      const json = { name: 'Proxy', destination_url: house.url, amount: { ...AMOUNT, value } };
-      const made = await house.server.request('POST', '/proxies', { json });
+      const json = { name: 'Proxy', destination_url: fixture.url, amount: { ...AMOUNT, value } };
+      const made = await fixture.server.request('POST', '/proxies', { json });
       expect([made.status, Object.keys(made.body.errors)]).toEqual([400, ['amount.value']]);
     });
 });

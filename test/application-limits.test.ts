@@ -11,7 +11,7 @@ const DAY_MS = 86_400_000;
 /** Noon of some day, so that no test passes midnight by itself. */
 const NOON_MS = Date.UTC(2031, 4, 5, 12);
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 /** Another process on the database. */
 let other: TestServer;
@@ -22,8 +22,8 @@ const standAt = (ms: number): void => {
 };
 
 beforeAll(async () => {
-  house = await startReactorServer();
-  server = house.server;
+  fixture = await startReactorServer();
+  server = fixture.server;
   other = await startServer({ DATABASE_URL: server.databaseUrl });
 });
 let day = 0;
@@ -35,7 +35,7 @@ afterEach(() => {
 });
 afterAll(async () => {
   await other.close();
-  await house.close();
+  await fixture.close();
 });
 
 type Key = TestTenant & { id: string };
@@ -374,34 +374,34 @@ describe('daily uses', () => {
   const forward = (key: Key, body: string) =>
     server.request('POST', '/proxy/used', {
       key: key.api_key,
-      headers: { 'svc-proxy-url': house.url, 'content-type': 'text/plain' },
+      headers: { 'svc-proxy-url': fixture.url, 'content-type': 'text/plain' },
       body,
     });
 
   test('count the tokens of args and of proxied requests; nothing is run or sent beyond them', async () => {
     const key = await make({ daily_uses: 2, daily_reveals: 0 });
     const [one = '', two = '', three = ''] = await tokens(3);
-    const reactor = await makeReactor(server, `await fetch('${house.url}/ran'); return { raw: 'ran' };`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}/ran'); return { raw: 'ran' };`);
     const run = (id: string) => react(server, reactor, { value: `{{ ${id} }}` }, { key: key.api_key });
     expect((await run(one)).headers.get('ratelimit')).toBe('"daily_uses";r=1;t=43200');
     expect((await forward(key, `{{ ${one} }}{{ ${two} }}`)).status).toBe(200);
     expectRefused(await forward(key, `{{ ${one} }}{{ ${three} }}`), 'daily_uses');
     expectRefused(await run(three), 'daily_uses');
-    expect(house.receivedAt('/ran')).toHaveLength(1);
-    expect(house.receivedAt('/used')).toHaveLength(1);
+    expect(fixture.receivedAt('/ran')).toHaveLength(1);
+    expect(fixture.receivedAt('/used')).toHaveLength(1);
     expect(await logged([three], 'use')).toEqual([]);
     expect((await run(two)).status).toBe(200);
   });
 
   test('a forwarded response has the RateLimit headers of its destination only', async () => {
     const key = await make({ daily_uses: 2 });
-    house.routes.set('/used', (_, response) => {
+    fixture.routes.set('/used', (_, response) => {
       response.setHeader('RateLimit', '"theirs";r=1;t=1');
       response.end();
     });
     const [one = ''] = await tokens(1);
     const answer = await forward(key, `{{ ${one} }}`);
-    house.routes.delete('/used');
+    fixture.routes.delete('/used');
     expect(answer.headers.get('ratelimit')).toBe('"theirs";r=1;t=1');
     expect(answer.headers.get('ratelimit-policy')).toBeNull();
   });
@@ -413,7 +413,7 @@ describe('daily uses', () => {
       'return { raw: await svc.tokens.retrieve(args.id) };',
       'return { raw: await svc.detokenize({ is: `{{ ${args.id} }}` }) };',
       'return { raw: await svc.tokens.search(`id:${args.id}`) };',
-      `return { raw: await svc.proxy.post({ headers: { 'svc-proxy-url': '${house.url}/by-code' }, body: { value: svc.expression(args.id) } }) };`,
+      `return { raw: await svc.proxy.post({ headers: { 'svc-proxy-url': '${fixture.url}/by-code' }, body: { value: svc.expression(args.id) } }) };`,
     ];
     for (const [index, body] of bodies.entries()) {
       const caught = `try { ${body} } catch (error) { return { raw: { status: error.status, message: error.message } }; }`;
@@ -430,7 +430,7 @@ describe('daily uses', () => {
         message: expect.stringContaining('daily_uses'),
       });
     }
-    expect(house.receivedAt('/by-code')).toHaveLength(1);
+    expect(fixture.receivedAt('/by-code')).toHaveLength(1);
     const budgets = await server.sql('SELECT limit_name, counted FROM daily_budgets WHERE application_id = $1', [
       key.id,
     ]);

@@ -2,7 +2,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { codeOf, makeReactor, react, type SharedReactorServer, useReactorServer } from './support/reactors.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 
 const CONTINUE = 'HTTP/1.1 100 Continue\r\n\r\n';
 const PROCESSING = 'HTTP/1.1 102 Processing\r\nX-Early: 1\r\n\r\n';
@@ -43,7 +43,7 @@ const expected = Object.fromEntries(Object.keys(answers).map((name) => [name, [2
 const eachBy = (request: string): string =>
   codeOf(`const got = {};
     for (const name of args.names) {
-      const url = '${house.url}/' + encodeURIComponent(name);
+      const url = '${fixture.url}/' + encodeURIComponent(name);
       ${request}
     }
     return { raw: got };`);
@@ -84,17 +84,17 @@ const ways: [name: string, request: string][] = [
 ];
 
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
   for (const [name, bytes] of Object.entries(answers))
-    house.routes.set(pathOf(name), (request) => void request.socket.end(Buffer.from(bytes, 'latin1')));
+    fixture.routes.set(pathOf(name), (request) => void request.socket.end(Buffer.from(bytes, 'latin1')));
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 test('the proxy accepts all that a client must', async () => {
   const got: Record<string, unknown> = {};
   for (const name of Object.keys(answers)) {
-    const { status, text, headers } = await house.server.request('POST', '/proxy', {
-      headers: { 'svc-proxy-url': `${house.url}${pathOf(name)}`, 'content-type': 'text/plain' },
+    const { status, text, headers } = await fixture.server.request('POST', '/proxy', {
+      headers: { 'svc-proxy-url': `${fixture.url}${pathOf(name)}`, 'content-type': 'text/plain' },
       body: 'x',
     });
     got[name] = [status, text, headers.get('x-answer')];
@@ -106,16 +106,18 @@ test.each(ways)('%s in code accepts all that a client must', async (_, request) 
   const names = Object.keys(answers);
   const got: Record<string, unknown> = {};
   for (let at = 0; at < names.length; at += 5) {
-    const made = await makeReactor(house.server, { code: eachBy(request), application: house.server.tenant });
-    const answer = await react(house.server, made, { names: names.slice(at, at + 5) });
+    const made = await makeReactor(fixture.server, { code: eachBy(request), application: fixture.server.tenant });
+    const answer = await react(fixture.server, made, { names: names.slice(at, at + 5) });
     Object.assign(got, answer.body.raw);
   }
   expect(got).toEqual(expected);
 });
 
 test('an endless row of informational answers ends the request, and says what may have happened', async () => {
-  house.routes.set('/endless', (request) => void request.socket.write(PROCESSING.repeat(101) + OK));
-  const answer = await house.server.request('GET', '/proxy', { headers: { 'svc-proxy-url': `${house.url}/endless` } });
+  fixture.routes.set('/endless', (request) => void request.socket.write(PROCESSING.repeat(101) + OK));
+  const answer = await fixture.server.request('GET', '/proxy', {
+    headers: { 'svc-proxy-url': `${fixture.url}/endless` },
+  });
   expect([answer.status, answer.body.proxy_error.detail]).toEqual([
     502,
     'The destination sent too many informational responses. It may have acted on the request.',

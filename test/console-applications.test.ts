@@ -11,11 +11,11 @@ const keyPattern = /svc_test_[0-9A-Za-z_]{50,}/;
 let server: SharedConsole;
 let tenant: TestTenant;
 let member: Browser;
-let stranger: Browser;
+let anonymous: Browser;
 
 beforeAll(async () => {
   server = await useConsole();
-  stranger = await server.signIn({ tenant: await server.newTenant() });
+  anonymous = await server.signIn({ tenant: await server.newTenant() });
 });
 beforeEach(async () => {
   tenant = await server.newTenant();
@@ -110,7 +110,7 @@ describe('the list', () => {
     expect(text).not.toContain('<b>Shop');
     expect(text).not.toMatch(keyPattern);
     expect(text).not.toContain(made.key);
-    expect((await stranger.get(PATH)).text).not.toContain(made.id);
+    expect((await anonymous.get(PATH)).text).not.toContain(made.id);
   });
 
   test('has pages, and finds by name with stars', async () => {
@@ -437,14 +437,14 @@ describe('another tenant', () => {
   test('finds no page, and changes nothing', async () => {
     const made = await make({ name: 'Theirs', permissions: ['token:create'] });
     const page = await member.get(pathOf(made));
-    await stranger.get(PATH);
-    expect((await stranger.get(pathOf(made))).status).toBe(404);
+    await anonymous.get(PATH);
+    expect((await anonymous.get(pathOf(made))).status).toBe(404);
     for (const [path, fields] of [
       ['', formIn(page.text, { name: 'Mine' })],
       ['/key', { form_id: crypto.randomUUID() }],
       ['/delete', {}],
     ] as const) {
-      const answer = await stranger.post(`${pathOf(made)}${path}`, fields);
+      const answer = await anonymous.post(`${pathOf(made)}${path}`, fields);
       expect(answer.status, path).toBe(404);
       expect(answer.text).not.toMatch(keyPattern);
     }

@@ -104,11 +104,11 @@ describe('Formulas', () => {
     const { text } = await developer.get(path);
     for (const form of ['/delete"', '/restore"']) expect(text).not.toContain(path + form);
     expect((await developer.post(`${path}/delete`)).status).toBe(403);
-    const stranger = await server.signIn({ tenant: await server.newTenant() });
-    expect((await stranger.get(path)).status).toBe(404);
-    await stranger.get('/console/formulas');
-    expect((await stranger.post(`${path}/delete`)).status).toBe(404);
-    expect((await stranger.get(`/console/reactors?from=${id}`)).text).not.toContain('Own');
+    const anonymous = await server.signIn({ tenant: await server.newTenant() });
+    expect((await anonymous.get(path)).status).toBe(404);
+    await anonymous.get('/console/formulas');
+    expect((await anonymous.post(`${path}/delete`)).status).toBe(404);
+    expect((await anonymous.get(`/console/reactors?from=${id}`)).text).not.toContain('Own');
     await member.get(path);
     const restored = await member.follow(await member.post(`${path}/restore`, { number: '1' }));
     expect(textOf(restored.text)).toContain('Version 1 was restored. It runs now as version 3.');

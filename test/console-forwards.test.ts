@@ -125,10 +125,10 @@ describe('the list', () => {
     expect((await developer.post(`${PATH}/${id}/replay`, { sure: 'answered' })).status).toBe(403);
     for (const page of [`/console/proxies/${proxy.id}`, '/console/home'])
       expect(await show(page, developer)).not.toContain(PATH);
-    const stranger = await server.signIn({ tenant: await server.newTenant() });
-    expect(await show(PATH, stranger)).toContain('No forwards match.');
-    expect((await stranger.get(`${PATH}/${id}`)).status).toBe(404);
-    expect((await stranger.post(`${PATH}/${id}/replay`, { sure: 'answered' })).status).toBe(404);
+    const anonymous = await server.signIn({ tenant: await server.newTenant() });
+    expect(await show(PATH, anonymous)).toContain('No forwards match.');
+    expect((await anonymous.get(`${PATH}/${id}`)).status).toBe(404);
+    expect((await anonymous.post(`${PATH}/${id}/replay`, { sure: 'answered' })).status).toBe(404);
     expect(sent()).toHaveLength(1);
   });
 

@@ -2,15 +2,15 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { inviteOwner } from '../src/modules/people/bootstrap.ts';
 import { loadConfig } from '../src/platform/config/config.ts';
-import { type Message, type ProxyHouse, startProxyHouse, statusOf, valuesOf } from './support/proxy.ts';
+import { type Message, type ProxyFixture, startProxyFixture, statusOf, valuesOf } from './support/proxy.ts';
 
 const CONSOLE = 'Host: console.test';
 
-let house: ProxyHouse;
+let fixture: ProxyFixture;
 beforeAll(async () => {
-  house = await startProxyHouse({ CONSOLE_HOST: 'Console.test', PUBLIC_URL: 'https://vault.test' });
+  fixture = await startProxyFixture({ CONSOLE_HOST: 'Console.test', PUBLIC_URL: 'https://vault.test' });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 /** The whole answer, but for what differs between any two. */
 const shapeOf = ({ start, headers, body }: Message) => ({
@@ -21,7 +21,7 @@ const shapeOf = ({ start, headers, body }: Message) => ({
 });
 
 const ask = (start: string, ...lines: string[]): Promise<Message> =>
-  house.ask(house.head(start, 'Connection: close', ...lines));
+  fixture.ask(fixture.head(start, 'Connection: close', ...lines));
 
 const consolePaths = ['/console', '/console/', '/console/sign-in', '/console/tokens', '/join/x', '/%63onsole'];
 const otherPaths = [
@@ -46,7 +46,7 @@ describe.each(['GET', 'HEAD', 'POST', 'PUT', 'OPTIONS', 'PROPFIND'])('%s', (meth
     const unknown = path.endsWith('%zz') ? '/unknown/%zz' : '/unknown';
     const expected = shapeOf(await ask(`${method} ${unknown}`, CONSOLE));
     expect(shapeOf(await ask(`${method} ${path}`, CONSOLE))).toEqual(expected);
-    expect(house.destination.received).toEqual([]);
+    expect(fixture.destination.received).toEqual([]);
   });
 
   test.each(consolePaths)('%s on another host answers as an unknown path', async (path) => {
@@ -79,12 +79,12 @@ test('the API and the proxy are on all other hosts', async () => {
   expect(statusOf(await ask('GET /tokens'))).toBe(200);
   expect(statusOf(await ask('GET /proxy'))).toBe(200);
   expect(statusOf(await ask('GET /healthz', 'Host: 10.0.0.1:8080'))).toBe(200);
-  house.destination.received.length = 0;
+  fixture.destination.received.length = 0;
 });
 
 test('links lead to the host of the console', async () => {
-  const { tenant_id } = house.server.tenant;
-  const made = await inviteOwner(house.server.ctx, tenant_id, 'ada@example.com');
+  const { tenant_id } = fixture.server.tenant;
+  const made = await inviteOwner(fixture.server.ctx, tenant_id, 'ada@example.com');
   expect(made.link.reveal()).toMatch(/^https:\/\/console\.test\/join\/\w+$/);
 });
 

@@ -230,8 +230,8 @@ describe('the export', () => {
   });
 
   test('has nothing of another tenant, and nothing for a role without the log', async () => {
-    const stranger = await server.signIn({ tenant: await server.newTenant() });
-    expect((await stranger.get('/console/logs/export')).text).not.toContain(tenant.tenant_id);
+    const anonymous = await server.signIn({ tenant: await server.newTenant() });
+    expect((await anonymous.get('/console/logs/export')).text).not.toContain(tenant.tenant_id);
     const support = await server.signIn({ tenant });
     const path = `/tenants/self/members/${support.member_id}`;
     expect((await server.request('PUT', path, { json: { role: 'SUPPORT' }, key: tenant.api_key })).status).toBe(200);
@@ -253,7 +253,7 @@ test("another tenant's entries, and the names of who made them, are on no page",
 
 test('without a session it leads to signing in, and back to what was asked for', async () => {
   const path = pathOf({ entity_type: 'card', start_date: '2026-03-01T12:00' });
-  const { status, headers } = await server.stranger().get(path);
+  const { status, headers } = await server.anonymous().get(path);
   expect(status).toBe(303);
   expect(headers.get('location')).toBe(`/console/sign-in?${new URLSearchParams({ next: path }).toString()}`);
 });

@@ -11,10 +11,10 @@ const UNKNOWN = '7d6f1f5e-0000-4000-8000-000000000000';
 let server: SharedConsole;
 let tenant: TestTenant;
 let member: Browser;
-let stranger: Browser;
+let anonymous: Browser;
 beforeAll(async () => {
   server = await useConsole();
-  stranger = await server.signIn();
+  anonymous = await server.signIn();
 });
 beforeEach(async () => {
   tenant = await server.newTenant();
@@ -52,10 +52,10 @@ describe('The page of people', () => {
     const { status, text } = await member.get(PATH);
     expect(status).toBe(200);
     for (const each of [member.email, other.email, email]) expect(text).toContain(each);
-    expect(text).not.toContain(stranger.email);
+    expect(text).not.toContain(anonymous.email);
     const rows = text.split('<tr>').filter((row) => row.includes('@example.com'));
     expect(rows.filter((row) => row.includes('>you<')).map((row) => row.includes(member.email))).toEqual([true]);
-    const theirs = (await stranger.get(PATH)).text;
+    const theirs = (await anonymous.get(PATH)).text;
     for (const each of [member.email, email]) expect(theirs).not.toContain(each);
     expect(textOf(theirs)).toContain('No invitations.');
   });
@@ -189,9 +189,9 @@ describe('An invitation', () => {
     expect((await openBrowser(server).get(path)).status).toBe(410);
   });
 
-  test.each(['resend', 'delete'])('that is gone meanwhile is told above the lists: %s', async (deed) => {
+  test.each(['resend', 'delete'])('that is gone meanwhile is told above the lists: %s', async (action) => {
     await member.get(PATH);
-    const { status, text } = await member.post(`${PATH}/invitations/${UNKNOWN}/${deed}`);
+    const { status, text } = await member.post(`${PATH}/invitations/${UNKNOWN}/${action}`);
     expect(status).toBe(404);
     expect(textOf(text)).toContain('The invitation was not found.');
     expect(text).toContain(member.email);
@@ -270,13 +270,13 @@ describe('What is another tenant’s', () => {
   test('is not there for anyone else', async () => {
     const { id } = await invited();
     const before = [await listed('members'), await listed('invitations')];
-    await stranger.get(PATH);
+    await anonymous.get(PATH);
     for (const path of [
       `/invitations/${id}/resend`,
       `/invitations/${id}/delete`,
       `/members/${member.member_id}/remove`,
     ]) {
-      const { status, text } = await stranger.post(`${PATH}${path}`);
+      const { status, text } = await anonymous.post(`${PATH}${path}`);
       expect([path, status]).toEqual([path, 404]);
       expect(text).not.toContain(member.email);
     }
@@ -288,17 +288,17 @@ describe('What is another tenant’s', () => {
     const other = await server.signIn({ tenant });
     const { id } = await invited();
     const before = [await listed('members'), await listed('invitations')];
-    const deeds = [
+    const actions = [
       '/invitations',
       `/invitations/${id}/resend`,
       `/invitations/${id}/delete`,
       `/members/${other.member_id}/remove`,
     ];
     await member.get(PATH);
-    for (const path of deeds) {
+    for (const path of actions) {
       const typed = { email: newAddress() };
       expect((await member.post(`${PATH}${path}`, { ...typed, csrf: 'x'.repeat(43) })).status).toBe(403);
-      const answer = await server.stranger().post(`${PATH}${path}`, typed);
+      const answer = await server.anonymous().post(`${PATH}${path}`, typed);
       expect([answer.status, answer.headers.get('location')]).toEqual([303, '/console/sign-in']);
     }
     expect([await listed('members'), await listed('invitations')]).toEqual(before);

@@ -19,7 +19,7 @@ let server: SharedConsole;
 let upstream: Upstream;
 let url: string;
 let member: Browser;
-let stranger: { browser: Browser; tenant: TestTenant };
+let anonymous: { browser: Browser; tenant: TestTenant };
 let card: string;
 let generic: string;
 
@@ -44,7 +44,7 @@ beforeAll(async () => {
   url = `https://upstream.test:${upstream.port}`;
   member = await server.signIn();
   const tenant = await server.newTenant();
-  stranger = { tenant, browser: await server.signIn({ tenant }) };
+  anonymous = { tenant, browser: await server.signIn({ tenant }) };
   card = await tokenOf({ type: 'card', data: { number: CARD, expiration_month: 12, expiration_year: 2030 } });
   generic = await tokenOf({ type: 'token', data: SECRET });
 });
@@ -103,11 +103,11 @@ describe('The list of proxies', () => {
       expect(shown).toContain(each);
     expect(text).not.toMatch(/<i>Bank|Check <b>/);
     for (const { key } of [made, plain]) expect(text).not.toContain(key);
-    expect((await stranger.browser.get('/console/proxies')).text).not.toContain(made.id);
+    expect((await anonymous.browser.get('/console/proxies')).text).not.toContain(made.id);
     const found = textOf((await member.get('/console/proxies?name=Pl*n')).text);
     expect(found).toContain('Plain');
     expect(found).not.toContain('Bank');
-    expect(textOf((await stranger.browser.get('/console/proxies')).text)).toContain('No proxies yet');
+    expect(textOf((await anonymous.browser.get('/console/proxies')).text)).toContain('No proxies yet');
   });
 });
 
@@ -178,7 +178,7 @@ describe('The page of a proxy', () => {
 
   test('of another tenant is not there, and nothing is sent through it', async () => {
     const proxy = await makeProxy(server, { destination_url: url });
-    const { browser } = stranger;
+    const { browser } = anonymous;
     expect((await browser.get(pathOf(proxy))).status).toBe(404);
     for (const button of ['preview', 'send']) {
       await browser.get('/console/proxies/test');
@@ -325,7 +325,7 @@ describe('A preview', () => {
   test('says of each that does not match why', async () => {
     const theirs = await server.request('POST', '/tokens', {
       json: { type: 'token', data: 'theirs' },
-      key: stranger.tenant.api_key,
+      key: anonymous.tenant.api_key,
     });
     const { text } = await press(proxy, 'preview', {
       path: `/{{ ${theirs.body.id} }}`,
@@ -621,8 +621,8 @@ describe('A destination that no proxy names', () => {
 test('whoever is nobody is sent to sign in', async () => {
   const proxy = await makeProxy(server, { destination_url: url });
   for (const path of ['/console/proxies', '/console/proxies/test', pathOf(proxy)])
-    expect((await server.stranger().get(path)).status).toBe(303);
-  const answer = await server.stranger().post(pathOf(proxy), { ...typedOf({}), do: 'send', sure: 'yes' });
+    expect((await server.anonymous().get(path)).status).toBe(303);
+  const answer = await server.anonymous().post(pathOf(proxy), { ...typedOf({}), do: 'send', sure: 'yes' });
   // With what was typed, to be copied.
   expect([answer.status, answer.text]).toEqual([401, expect.stringContaining('href="/console/sign-in"')]);
   expectNothingSent();

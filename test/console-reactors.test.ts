@@ -11,12 +11,12 @@ const SHOWN_CARD = 'XXXXXXXXXXXX4242';
 
 let server: ConsoleServer;
 let member: Browser;
-let stranger: { browser: Browser; tenant: TestTenant };
+let anonymous: { browser: Browser; tenant: TestTenant };
 beforeAll(async () => {
   server = await startConsole();
   member = await server.signIn();
   const tenant = await server.newTenant();
-  stranger = { tenant, browser: await server.signIn({ tenant }) };
+  anonymous = { tenant, browser: await server.signIn({ tenant }) };
 });
 afterAll(() => server.close());
 
@@ -68,7 +68,7 @@ describe('The list of reactors', () => {
     expect(text).not.toContain('<b>Formula</b>');
     expect(textOf(text)).toContain(name);
     expect(textOf(text)).toContain('<b>Formula</b>');
-    expect((await stranger.browser.get('/console/reactors')).text).not.toContain(made.body.id);
+    expect((await anonymous.browser.get('/console/reactors')).text).not.toContain(made.body.id);
   });
 
   test('is filtered by name, with stars, and has pages', async () => {
@@ -542,7 +542,7 @@ describe('A reactor of another tenant', () => {
   test.each(['GET', 'POST', 'POST delete', 'POST restore'])('is not there: %s', async (how) => {
     const reactor = await makeReactor(server, `return { raw: 'ours' };`);
     const before = await apiReactor(reactor.id);
-    const { browser } = stranger;
+    const { browser } = anonymous;
     await browser.get('/console/reactors');
     const typed = { name: 'Theirs', code: codeOf('return {};'), args: '{}', do: 'deploy' };
     const answer =
@@ -609,7 +609,7 @@ test.each(['', '/ID', '/ID/delete', '/ID/restore'])(
 test('whoever is nobody is sent to sign in', async () => {
   const reactor = await makeReactor(server, 'return {};');
   for (const path of ['/console/reactors', pathOf(reactor)]) {
-    const answer = await server.stranger().get(path);
+    const answer = await server.anonymous().get(path);
     expect([answer.status, answer.headers.get('location')]).toEqual([
       303,
       `/console/sign-in?next=${encodeURIComponent(path)}`,

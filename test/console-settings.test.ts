@@ -209,11 +209,11 @@ describe('The page of a member', () => {
   });
 
   test('of another tenant, of none and of no id is a 404', async () => {
-    const stranger = await server.signIn();
-    for (const id of [stranger.member_id, owner.user_id, '../self', "'", 'x'.repeat(300)]) {
+    const anonymous = await server.signIn();
+    for (const id of [anonymous.member_id, owner.user_id, '../self', "'", 'x'.repeat(300)]) {
       const { status, text } = await owner.get(`/console/people/members/${encodeURIComponent(id)}`);
       expect([id, status]).toEqual([id, 404]);
-      expect(text).not.toContain(stranger.email);
+      expect(text).not.toContain(anonymous.email);
     }
   });
 });

@@ -103,10 +103,10 @@ describe('The form of a token', () => {
     const support = await server.signIn({ tenant });
     const role = { json: { role: 'SUPPORT' }, key: tenant.api_key };
     await server.request('PUT', `/tenants/self/members/${support.member_id}`, role);
-    const stranger = await server.signIn();
+    const anonymous = await server.signIn();
     for (const [browser, status] of [
       [support, 403],
-      [stranger, 404],
+      [anonymous, 404],
     ] as const) {
       expect((await browser.get(pathOf())).status).toBe(status);
       await browser.get('/console/account');

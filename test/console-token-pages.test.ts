@@ -132,9 +132,9 @@ describe('a value', () => {
     await member.get(pathOf(id));
     await member.post(`${pathOf(id)}/reveal`);
     const [revealed, looked] = await logOf(id, tenant);
-    const deed = { operation: 'read', actor_type: 'user', actor_id: member.user_id, entity_id: id };
-    expect(revealed).toMatchObject({ ...deed, message: 'Token revealed' });
-    expect(looked).toMatchObject({ ...deed, message: 'Token retrieved' });
+    const action = { operation: 'read', actor_type: 'user', actor_id: member.user_id, entity_id: id };
+    expect(revealed).toMatchObject({ ...action, message: 'Token revealed' });
+    expect(looked).toMatchObject({ ...action, message: 'Token retrieved' });
     expect(textOf((await member.get(pathOf(id))).text)).toContain('Revealed to Ada Lovelace');
   });
 
@@ -211,8 +211,8 @@ describe('a value', () => {
 
   test('is not revealed by a link: the address leads back to the token', async () => {
     const { id } = await create({ data: 'x' }, tenant);
-    for (const deed of ['reveal', 'link', 'unlink', 'delete']) {
-      const { status, headers } = await member.get(`${pathOf(id)}/${deed}`);
+    for (const action of ['reveal', 'link', 'unlink', 'delete']) {
+      const { status, headers } = await member.get(`${pathOf(id)}/${action}`);
       expect([status, headers.get('location')]).toEqual([303, pathOf(id)]);
     }
     expect((await logOf(id, tenant)).map(({ message }) => message)).toEqual(['Token created']);
@@ -442,7 +442,7 @@ describe('a token of its own page', () => {
     const parent = await create({ data: 'parent' });
     await browser.get(pathOf(parent.id));
     for (const child_id of ['..', '.', '', '../..', '%2e%2e', '.%2e'])
-      for (const deed of ['link', 'unlink']) await browser.post(`${pathOf(parent.id)}/${deed}`, { child_id });
+      for (const action of ['link', 'unlink']) await browser.post(`${pathOf(parent.id)}/${action}`, { child_id });
     expect((await server.request('GET', `/tokens/${parent.id}`)).status).toBe(200);
     expect((await logOf(parent.id)).map(({ operation }) => operation)).not.toContain('delete');
   });
@@ -497,9 +497,9 @@ describe("another tenant's token", () => {
 describe('without a session', () => {
   test('every page leads to signing in and back, and no form does anything', async () => {
     const { id } = await create({ data: 'not shown' });
-    const stranger = server.stranger();
+    const anonymous = server.anonymous();
     for (const path of ['/console/tokens?type=card&key=a', pathOf(id)]) {
-      const { status, headers, text } = await stranger.get(path);
+      const { status, headers, text } = await anonymous.get(path);
       expect(status).toBe(303);
       expect(headers.get('location')).toBe(`/console/sign-in?${new URLSearchParams({ next: path }).toString()}`);
       expect(text).not.toContain(id);
@@ -509,7 +509,7 @@ describe('without a session', () => {
       [`${pathOf(id)}/delete`, { sure: 'yes' }],
       ['/console/tokens/search', { query: 'type:token' }],
     ] as const) {
-      const { status, headers, text } = await stranger.post(path, fields);
+      const { status, headers, text } = await anonymous.post(path, fields);
       expect([status, headers.get('location')]).toEqual([303, '/console/sign-in']);
       expect(text).not.toContain('not shown');
     }

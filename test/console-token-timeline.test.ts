@@ -10,8 +10,8 @@ import type { TestTenant } from './support/server.ts';
 
 const PAGE_BYTES_MAX = 40 * 1024;
 
-let house: Awaited<ReturnType<typeof startReactorServer>>;
-let server: ReturnType<typeof withMembers<typeof house.server>>;
+let fixture: Awaited<ReturnType<typeof startReactorServer>>;
+let server: ReturnType<typeof withMembers<typeof fixture.server>>;
 let tenant: TestTenant;
 let host: string;
 let card_id: string;
@@ -23,13 +23,13 @@ const ask = (method: string, path: string, more: object = {}) =>
 const send = (id: string) =>
   ask('POST', '/proxy', {
     json: { card: `{{ ${id} | json: '$.number' }}` },
-    headers: { 'svc-proxy-url': `${house.url}/charges` },
+    headers: { 'svc-proxy-url': `${fixture.url}/charges` },
   });
 
 beforeAll(async () => {
-  house = await startReactorServer();
-  server = withMembers(house.server);
-  ({ host } = new URL(house.url));
+  fixture = await startReactorServer();
+  server = withMembers(fixture.server);
+  ({ host } = new URL(fixture.url));
   tenant = await server.newTenant();
   const json = { type: 'card', data: { number: '4242424242424242', expiration_month: 12, expiration_year: 2030 } };
   card_id = (await ask('POST', '/tokens', { json })).body.id;
@@ -41,7 +41,7 @@ beforeAll(async () => {
   for (const _ of [1, 2, 3]) expect((await send(card_id)).status).toBe(200);
   expect((await react(server, made, { card: `{{ ${card_id} }}` }, { key: tenant.api_key })).status).toBe(200);
 });
-afterAll(() => house?.close());
+afterAll(() => fixture?.close());
 
 const memberAs = async (role: string): Promise<Browser> => {
   const member = await server.signIn({ tenant });

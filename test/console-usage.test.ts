@@ -94,8 +94,8 @@ test('is of one application, which a form chooses', async () => {
 });
 
 test('opens for roles that read reports, and another tenant sees nothing of it', async () => {
-  const stranger = await server.signIn({ tenant: await server.newTenant() });
-  expect(wordsOf(await show(USAGE, stranger))).toContain('Nothing happened.');
+  const anonymous = await server.signIn({ tenant: await server.newTenant() });
+  expect(wordsOf(await show(USAGE, anonymous))).toContain('Nothing happened.');
   for (const [role, status] of [
     ['DEVELOPER', 200],
     ['SUPPORT', 403],

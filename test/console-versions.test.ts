@@ -78,10 +78,10 @@ describe('Versions of transforms', () => {
     expect((await developer.post(`${path}/restore`, { number: '1' })).status).toBe(403);
     const support = await become('SUPPORT');
     expect((await support.get(`${path}/versions/1`)).status).toBe(403);
-    const stranger = await server.signIn({ tenant: await server.newTenant() });
-    expect((await stranger.get(`${path}/versions/1`)).status).toBe(404);
-    await stranger.get('/console/proxies');
-    expect((await stranger.post(`${path}/restore`, { number: '1' })).status).toBe(404);
+    const anonymous = await server.signIn({ tenant: await server.newTenant() });
+    expect((await anonymous.get(`${path}/versions/1`)).status).toBe(404);
+    await anonymous.get('/console/proxies');
+    expect((await anonymous.post(`${path}/restore`, { number: '1' })).status).toBe(404);
     expect((await apiProxy(proxy.id)).request_transform.code).toContain('<b>');
   });
 });

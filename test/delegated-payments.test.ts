@@ -31,7 +31,7 @@ const example = (version = '2026-04-17'): Json => {
   return { ...request, allowance: { ...request['allowance'], expires_at: ENDS } };
 };
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let tenant: TestTenant;
 let proxy: StoredProxy;
 let silent: StoredProxy;
@@ -41,27 +41,27 @@ let count = 0;
 
 const set = async (setting: object | undefined, of = tenant): Promise<Answer> => {
   const settings = setting ? { delegated_payments: JSON.stringify(setting) } : {};
-  return house.server.request('PUT', '/tenants/self', { json: { name: 'Shop', settings }, key: of.api_key });
+  return fixture.server.request('PUT', '/tenants/self', { json: { name: 'Shop', settings }, key: of.api_key });
 };
 
 beforeAll(async () => {
-  house = await useReactorServer();
-  tenant = await house.server.newTenant();
+  fixture = await useReactorServer();
+  tenant = await fixture.server.newTenant();
   const amount = { value: '$.amount', currency: '$.currency', unit: 'minor' };
-  proxy = await makeProxy(house.server, { destination_url: house.url, amount }, tenant.api_key);
-  silent = await makeProxy(house.server, { destination_url: house.url }, tenant.api_key);
-  agent = (await house.server.newKey(tenant, { permissions: ['delegation:create'] })).api_key;
+  proxy = await makeProxy(fixture.server, { destination_url: fixture.url, amount }, tenant.api_key);
+  silent = await makeProxy(fixture.server, { destination_url: fixture.url }, tenant.api_key);
+  agent = (await fixture.server.newKey(tenant, { permissions: ['delegation:create'] })).api_key;
   expect((await set({ proxies: [proxy.id, silent.id] })).status).toBe(200);
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 beforeEach(() => {
-  house.upstream.received.length = 0;
+  fixture.upstream.received.length = 0;
 });
 
 type Options = { key?: string | null; version?: string | null; id?: string | null; headers?: Record<string, string> };
 
 const delegate = (json: unknown, { key = agent, version = '2026-04-17', id, headers }: Options = {}): Promise<Answer> =>
-  house.server.request('POST', PATH, {
+  fixture.server.request('POST', PATH, {
     json,
     key: null,
     headers: {
@@ -90,7 +90,7 @@ const made = async (json: object = example()): Promise<string> => {
 };
 
 const charge = (id: string, through = proxy, amount = 2000): Promise<Answer> =>
-  askProxy(house.server, through, {
+  askProxy(fixture.server, through, {
     json: { amount, currency: 'usd', number: `{{ ${id} | json: '$.number' }}`, cvc: `{{ ${id} | json: '$.cvc' }}` },
     key: tenant.api_key,
   });
@@ -112,16 +112,16 @@ describe('a card that an agent hands over', () => {
       'bound_to.allowance': ['max_amount is 2000 usd, the request has 2001'],
     });
     expect((await charge(id)).status).toBe(200);
-    expect(JSON.parse(String(house.upstream.received[0]?.body))).toMatchObject({ number: NUMBER, cvc: '223' });
+    expect(JSON.parse(String(fixture.upstream.received[0]?.body))).toMatchObject({ number: NUMBER, cvc: '223' });
     expect((await charge(id)).body.proxy_error.errors).toHaveProperty(['bound_to.max_uses']);
-    expect(house.upstream.received).toHaveLength(1);
+    expect(fixture.upstream.received).toHaveLength(1);
   });
 
   test('is charged once by 20 requests at once', async () => {
     const id = await made();
     const answers = await Promise.all(Array.from({ length: 20 }, () => charge(id)));
     expect(answers.filter(({ status }) => status === 200)).toHaveLength(1);
-    expect(house.upstream.received).toHaveLength(1);
+    expect(fixture.upstream.received).toHaveLength(1);
   });
 
   test('is not charged after its end, or by a proxy that does not say where its amount is', async () => {
@@ -132,12 +132,12 @@ describe('a card that an agent hands over', () => {
     expect((await charge(late)).body.proxy_error.errors).toHaveProperty(['bound_to.until']);
     const id = await made();
     expect((await charge(id, silent)).body.proxy_error.errors).toHaveProperty(['bound_to.allowance']);
-    expect(house.upstream.received).toEqual([]);
+    expect(fixture.upstream.received).toEqual([]);
   });
 
   test('is a token that nobody reads, with its details sealed beside it', async () => {
     const id = await made();
-    const { body } = await house.server.request('GET', `/tokens/${id}`, { key: tenant.api_key });
+    const { body } = await fixture.server.request('GET', `/tokens/${id}`, { key: tenant.api_key });
     expect(body).toMatchObject({
       type: 'card',
       containers: ['/pci/high/'],
@@ -156,17 +156,18 @@ describe('a card that an agent hands over', () => {
     });
     expect(JSON.stringify(body)).not.toContain(NUMBER);
     const city = `{{ ${id}-details | json: '$.billing_address.city' }}`;
-    expect((await askProxy(house.server, silent, { json: { city }, key: tenant.api_key })).status).toBe(200);
-    expect(String(house.upstream.received[0]?.body)).toBe('{"city":"San Francisco"}');
-    const rows = await house.server.sql(
+    expect((await askProxy(fixture.server, silent, { json: { city }, key: tenant.api_key })).status).toBe(200);
+    expect(String(fixture.upstream.received[0]?.body)).toBe('{"city":"San Francisco"}');
+    const rows = await fixture.server.sql(
       'SELECT to_jsonb(l)::text AS row FROM audit_log l WHERE entity_ids && $1::text[]',
       [[id, `${id}-details`]],
     );
     expect(rows.length).toBeGreaterThan(1);
     expect(JSON.stringify(rows)).not.toContain(NUMBER);
-    const stored = await house.server.sql('SELECT to_jsonb(t)::text AS row FROM tokens t WHERE id = ANY ($1::text[])', [
-      [id, `${id}-details`],
-    ]);
+    const stored = await fixture.server.sql(
+      'SELECT to_jsonb(t)::text AS row FROM tokens t WHERE id = ANY ($1::text[])',
+      [[id, `${id}-details`]],
+    );
     expect(JSON.stringify(stored)).not.toMatch(/4242424242|Lovelace|Chat Road/);
   });
 });
@@ -200,15 +201,15 @@ describe('a request is refused', () => {
     refused(await delegate(example(), { key: `${agent}x` }), 401, 'unauthorized');
     refused(
       await delegate(example(), {
-        key: (await house.server.newKey(tenant, { permissions: ['token:create'] })).api_key,
+        key: (await fixture.server.newKey(tenant, { permissions: ['token:create'] })).api_key,
       }),
       403,
       'permission_missing',
     );
-    const other = await house.server.newTenant();
-    const { api_key } = await house.server.newKey(other, { permissions: ['delegation:create'] });
+    const other = await fixture.server.newTenant();
+    const { api_key } = await fixture.server.newKey(other, { permissions: ['delegation:create'] });
     const unknown = await delegate(example(), { key: api_key });
-    const nothing = await house.server.request('POST', '/agentic_commerce/other', { json: {}, key: api_key });
+    const nothing = await fixture.server.request('POST', '/agentic_commerce/other', { json: {}, key: api_key });
     expect([unknown.status, unknown.body.detail]).toEqual([404, nothing.body.detail]);
     // Proxies of another tenant are none.
     expect((await set({ proxies: [proxy.id] }, other)).status).toBe(200);
@@ -217,12 +218,12 @@ describe('a request is refused', () => {
 
   test('by every other route, for a key with this permission alone', async () => {
     const ask = (method: string, path: string, json?: object) =>
-      house.server.request(method, path, { key: agent, ...(json && { json }) });
+      fixture.server.request(method, path, { key: agent, ...(json && { json }) });
     const id = await made();
     expect((await ask('POST', '/tokens', { type: 'token', data: 'x' })).status).toBe(403);
     expect((await ask('GET', `/tokens/${id}`)).status).toBe(403);
     expect((await ask('PATCH', `/tokens/${id}`, { metadata: {} })).status).toBe(403);
-    const sent = await askProxy(house.server, proxy, {
+    const sent = await askProxy(fixture.server, proxy, {
       json: { amount: 1, currency: 'usd', a: `{{ ${id} }}` },
       key: agent,
     });
@@ -327,7 +328,7 @@ describe('the setting', () => {
   test('is changed by no key that may not use the cards of its container, before or after', async () => {
     const mine = { container: '/mine/', transform: 'reveal', permissions: ['token:create', 'token:read', 'token:use'] };
     const rules = [{ description: '', priority: 1, ...mine }];
-    const { api_key } = await house.server.newKey(tenant, { permissions: ['tenant:update'], rules });
+    const { api_key } = await fixture.server.newKey(tenant, { permissions: ['tenant:update'], rules });
     const thief = { ...tenant, api_key };
     for (const setting of [{ proxies: [proxy.id], container: '/mine/' }, { proxies: [proxy.id] }, undefined])
       expect((await set(setting, thief)).status).toBe(403);

@@ -133,8 +133,8 @@ test('counts and deletes only what the caller may both find and delete', async (
   const guess = await end(guesser, { query: 'data:4242424242424242', expected_count: 1 });
   expect(guess.status, guess.text).toBe(409);
   expect(guess.body.detail).toContain('delete: 0.');
-  const stranger = await server.newTenant();
-  expect((await end(stranger, { query: `id:"${kept}"`, expected_count: 1 })).status).toBe(409);
+  const anonymous = await server.newTenant();
+  expect((await end(anonymous, { query: `id:"${kept}"`, expected_count: 1 })).status).toBe(409);
   expect(await idsOf(tenant)).toEqual([kept]);
 });
 

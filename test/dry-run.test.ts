@@ -4,23 +4,23 @@ import { makeReactor, react, type SharedReactorServer, tokenOf, useReactorServer
 import type { Answer, RequestOptions } from './support/server.ts';
 import { makeApplication, makeProxy } from './support/stored-proxies.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const DRY = { 'svc-dry-run': 'true' };
 
 const send = (path: string, { headers, ...options }: RequestOptions): Promise<Answer> =>
-  house.server.request('POST', path, { ...options, headers: { 'svc-proxy-url': house.url, ...headers } });
+  fixture.server.request('POST', path, { ...options, headers: { 'svc-proxy-url': fixture.url, ...headers } });
 
 const dry = async (path: string, { headers, ...options }: RequestOptions) => {
-  const before = house.upstream.received.length;
+  const before = fixture.upstream.received.length;
   const answer = await send(path, { ...options, headers: { ...headers, ...DRY } });
   expect(answer.status, answer.text).toBe(200);
   expect(answer.headers.get('svc-proxy-destination-status')).toBeNull();
-  expect(house.upstream.received.length).toBe(before);
+  expect(fixture.upstream.received.length).toBe(before);
   return answer.body;
 };
 
@@ -39,7 +39,7 @@ describe('of random requests', () => {
     for (let index = 0; index < 8; index += 1) {
       const value = `VALUE-<&"'>-${index}-é%+ END`;
       const mask = `mask ${index} <&> "ü"`;
-      tokens.push({ value, mask, id: await tokenOf(house.server, value, { mask }) });
+      tokens.push({ value, mask, id: await tokenOf(fixture.server, value, { mask }) });
     }
     const one = <T>(values: readonly T[]): T => values[next(values.length)] as T;
     const text = () => {
@@ -79,7 +79,7 @@ describe('of random requests', () => {
       const shown = await dry('/proxy/v1/charges?q=1', options);
       const sent = await send('/proxy/v1/charges?q=1', options);
       expect(sent.status, sent.text).toBe(200);
-      const received = house.upstream.received.at(-1) as (typeof house.upstream.received)[number];
+      const received = fixture.upstream.received.at(-1) as (typeof fixture.upstream.received)[number];
       expect(shown.decision).toBe('allowed');
       expect(shown.request).toMatchObject({ method: 'POST', path: received.url, is_before_transform: false });
       expect(read(shown.request.body), body).toEqual(read(received.body.toString()));
@@ -95,7 +95,7 @@ describe('of random requests', () => {
 
 describe('a dry run', () => {
   test('shows a mask only to who may read it, and never the value of a token without one', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const masked = await tokenOf(server, 'SECRET-1', { mask: 'mask-1' });
     const bare = await tokenOf(server, 'SECRET-2');
     const json = { masked: `{{ ${masked} }}`, bare: `{{ ${bare} }}`, whole: `{{ token: ${masked} | json: '$.data' }}` };
@@ -120,7 +120,7 @@ describe('a dry run', () => {
   });
 
   test('names what refuses: the rule of a token, a list of hosts, a daily limit', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const id = await tokenOf(server, 'SECRET', { containers: ['/pci/high/'] });
     const options = { json: { x: `{{ ${id} }}` } };
     const rules = [{ priority: 1, container: '/general/', transform: 'reveal', permissions: ['token:use'] }];
@@ -153,7 +153,7 @@ describe('a dry run', () => {
   });
 
   test('asks the bounds of tokens, and uses none of their uses', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const make = (bound_to: object) => tokenOf(server, 'SECRET', { mask: 'mask', bound_to });
     const elsewhere = await make({ hosts: ['api.example.com'] });
     const byHost = await dry('/proxy', { json: `{{ ${elsewhere} }}` });
@@ -173,7 +173,7 @@ describe('a dry run', () => {
   });
 
   test('runs no transform, writes no run and no use, and says that it is before the transform', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const id = await tokenOf(server, 'SECRET', { mask: 'mask' });
     const code = 'module.exports = async () => { throw new Error("it ran"); };';
     const proxy = await makeProxy(server, { destination_url: `${url}/base?secret=1`, request_transform: { code } });
@@ -197,7 +197,7 @@ describe('a dry run', () => {
   });
 
   test('of a reactor shows args with masks, and runs no code', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const id = await tokenOf(server, 'SECRET', { mask: 'mask' });
     const reactor = await makeReactor(server, 'throw new Error("it ran");');
     const idempotent = { ...DRY, 'svc-idempotency-key': crypto.randomUUID() };
@@ -212,8 +212,8 @@ describe('a dry run', () => {
   });
 
   test('finds no token of another tenant, byte for byte as a token that is none', async () => {
-    const foreign = await house.server.newTenant();
-    const theirs = await tokenOf(house.server, 'SECRET', { mask: 'mask' }, foreign.api_key);
+    const foreign = await fixture.server.newTenant();
+    const theirs = await tokenOf(fixture.server, 'SECRET', { mask: 'mask' }, foreign.api_key);
     const none = crypto.randomUUID();
     const problems = [];
     for (const id of [theirs, none]) {
@@ -226,14 +226,14 @@ describe('a dry run', () => {
   });
 
   test('is refused to a stranger, also at an open proxy, and with a value that is not true', async () => {
-    const { server, url } = house;
+    const { server, url } = fixture;
     const open = await makeProxy(server, { destination_url: url, require_auth: false });
     const headers = { 'svc-proxy-key': open.key, ...DRY };
-    const before = house.upstream.received.length;
+    const before = fixture.upstream.received.length;
     expect((await send('/proxy', { key: null, headers, json: {} })).status).toBe(401);
     expect((await send('/proxy', { headers: { ...headers, 'svc-dry-run': 'yes' }, json: {} })).status).toBe(400);
     expect((await send('/proxy', { headers: { ...headers, 'svc-dry-run': 'false' }, json: {} })).status).toBe(400);
-    expect(house.upstream.received.length).toBe(before);
+    expect(fixture.upstream.received.length).toBe(before);
   });
 
   test.each([
@@ -242,7 +242,7 @@ describe('a dry run', () => {
     ['POST', '/applications', { name: 'DRY', permissions: ['log:read'] }],
     ['DELETE', '/tokens/DRY', undefined],
   ])('is refused by %s %s, which does nothing', async (method, path, json) => {
-    const answer = await house.server.request(method, path, { headers: DRY, ...(json !== undefined && { json }) });
+    const answer = await fixture.server.request(method, path, { headers: DRY, ...(json !== undefined && { json }) });
     expect([answer.status, answer.body.detail]).toEqual([
       400,
       'SVC-DRY-RUN is for /proxy and for invocations of reactors: nothing was done.',

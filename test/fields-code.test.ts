@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { describe, expect, test } from 'vitest';
-import { shareFieldsHouse } from './support/fields-house.ts';
+import { shareFieldsFixture } from './support/fields-fixture.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';
 import type { PageOptions, Visit } from './support/shop.ts';
@@ -20,11 +20,11 @@ const mountCode = (options = '') => `
   form.mount({ cvc: '#cvc' });`;
 
 describe.skipIf(!isInstalled('chromium'))('the security code again, in Chromium', () => {
-  const { house, newSession, open, openReady, revealed, stateOf, valueIn } = shareFieldsHouse();
+  const { fixture, newSession, open, openReady, revealed, stateOf, valueIn } = shareFieldsFixture();
 
   const makeCard = async (number: string): Promise<string> => {
     const data = { number, expiration_month: 12, expiration_year: 2040 };
-    return (await house.server.request('POST', '/tokens', { json: { type: 'card', data } })).body.id;
+    return (await fixture.server.request('POST', '/tokens', { json: { type: 'card', data } })).body.id;
   };
 
   const sessionFor = (token_id: string, more: object = {}) => newSession({ types: ['cvc'], token_id, ...more });
@@ -51,7 +51,7 @@ describe.skipIf(!isInstalled('chromium'))('the security code again, in Chromium'
 
     const sent = visit.requests.filter(({ body }) => body !== '');
     expect(sent.map(({ method, url }) => `${method} ${url}`)).toEqual([
-      `POST ${house.server.base_url}/sessions/${session.id}/cvc`,
+      `POST ${fixture.server.base_url}/sessions/${session.id}/cvc`,
     ]);
     const holding = visit.requests.filter(({ url, body }) => `${url.replaceAll(session.id, '')} ${body}`.includes(CVC));
     expect(holding).toEqual(sent);
@@ -64,7 +64,7 @@ describe.skipIf(!isInstalled('chromium'))('the security code again, in Chromium'
       '',
     );
     expect(withoutIds).not.toContain(CVC);
-    expect(house.server.logLines.filter((line) => line.includes(`"${CVC}"`))).toEqual([]);
+    expect(fixture.server.logLines.filter((line) => line.includes(`"${CVC}"`))).toEqual([]);
     expect(visit.console.filter((line) => !/autofill/i.test(line))).toEqual([]);
   });
 
@@ -98,7 +98,7 @@ describe.skipIf(!isInstalled('chromium'))('the security code again, in Chromium'
     expect(await revealed(id)).toMatchObject({ cvc: '739' });
 
     const late = await sessionFor(id, { expires_in: '1m' });
-    house.server.clock.offsetMs = 61_000;
+    fixture.server.clock.offsetMs = 61_000;
     const expired = await open({ session: late, script: mountCode() });
     await expired.until(`events.some(({ name }) => name === 'error')`);
     expect(await expired.events('error')).toMatchObject([{ code: 'session_expired' }]);

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { build } from 'esbuild';
 import { describe, expect, test } from 'vitest';
-import { NUMBER, shareFieldsHouse } from './support/fields-house.ts';
+import { NUMBER, shareFieldsFixture } from './support/fields-fixture.ts';
 import { root } from './support/process.ts';
 import { isInstalled } from './support/programs.ts';
 import type { Visit } from './support/shop.ts';
@@ -43,7 +43,7 @@ const fill = async ({ page }: Visit, texts: Record<string, string>): Promise<voi
 const CARD = { number: NUMBER, expiry: '12/40', cvc: '739' };
 
 describe.skipIf(!isInstalled('chromium'))('the programs of the pages, in Chromium', () => {
-  const { house, newSession, open, revealed } = shareFieldsHouse();
+  const { fixture, newSession, open, revealed } = shareFieldsFixture();
   const [collect = '', again = ''] = programsOf('fields');
 
   test('every program of the pages is one of these', () => {
@@ -58,13 +58,13 @@ describe.skipIf(!isInstalled('chromium'))('the programs of the pages, in Chromiu
     await expect.poll(isStored).toBeTruthy();
     const [id = ''] = String(await isStored()).split(' ');
     expect(await revealed(id)).toMatchObject({ number: NUMBER });
-    const { body } = await house.server.request('GET', `/tokens/${id}`);
+    const { body } = await fixture.server.request('GET', `/tokens/${id}`);
     expect(body.metadata).toEqual({ order: '4711' });
   });
 
   test('fields: the security code of a stored card is saved when the button is pressed', async () => {
     const data = { number: NUMBER, expiration_month: 12, expiration_year: 2040 };
-    const { id } = (await house.server.request('POST', '/tokens', { json: { type: 'card', data } })).body;
+    const { id } = (await fixture.server.request('POST', '/tokens', { json: { type: 'card', data } })).body;
     const session = await newSession({ types: ['cvc'], token_id: id });
     const visit = await open({ session, bundle: await bundle(again) });
     await fill(visit, { cvc: '739' });

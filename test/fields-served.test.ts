@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { loadConfig } from '../src/platform/config/config.ts';
-import { type Message, type ProxyHouse, startProxyHouse, statusOf } from './support/proxy.ts';
+import { type Message, type ProxyFixture, startProxyFixture, statusOf } from './support/proxy.ts';
 import { UNKNOWN_ID } from './support/resource.ts';
 import { type Answer, type SharedServer, useServer } from './support/server.ts';
 
@@ -114,18 +114,18 @@ describe('the files', () => {
 
 describe('with FIELDS_ORIGIN', () => {
   const FIELDS = 'https://fields.test';
-  let house: ProxyHouse;
+  let fixture: ProxyFixture;
   beforeAll(async () => {
-    house = await startProxyHouse({
+    fixture = await startProxyFixture({
       FIELDS_ORIGIN: FIELDS,
       CONSOLE_HOST: 'console.test',
       PUBLIC_URL: 'https://vault.test',
     });
   });
-  afterAll(() => house.close());
+  afterAll(() => fixture.close());
 
   const ask = (start: string, host: string | undefined, ...lines: string[]): Promise<Message> =>
-    house.ask(house.head(start, 'Connection: close', ...(host === undefined ? [] : [`Host: ${host}`]), ...lines));
+    fixture.ask(fixture.head(start, 'Connection: close', ...(host === undefined ? [] : [`Host: ${host}`]), ...lines));
 
   test('its host serves frames, collect pages and the two creates, and nothing else', async () => {
     const found = ['GET /fields/integrity.json', 'GET /collect/x', 'POST /tokens', 'POST /tokenize', 'OPTIONS /tokens'];
@@ -184,7 +184,7 @@ describe('with FIELDS_ORIGIN', () => {
   });
 
   test('collect pages have its address, and their style is served there', async () => {
-    const { collect_url } = await sessionOf(house.server, { return_url: `${SHOP}/paid` });
+    const { collect_url } = await sessionOf(fixture.server, { return_url: `${SHOP}/paid` });
     expect(collect_url).toMatch(/^https:\/\/fields\.test\/collect\/\w{33}$/);
     const page = await ask(`GET ${new URL(collect_url).pathname}`, 'fields.test');
     expect(statusOf(page)).toBe(200);
@@ -193,16 +193,16 @@ describe('with FIELDS_ORIGIN', () => {
   });
 
   test('a key of a session is taken from it, and from no other origin of the vault', async () => {
-    const { session_key, id } = await sessionOf(house.server);
+    const { session_key, id } = await sessionOf(fixture.server);
     const json = { type: 'card', data: { number: '4242424242424242' } };
     const create = (origin: string) =>
-      house.server.request('POST', '/tokens', {
+      fixture.server.request('POST', '/tokens', {
         key: session_key,
         json,
         headers: { origin, 'svc-fields-session': id },
       });
     expect((await create(FIELDS)).status).toBe(201);
-    expect((await create(house.server.base_url)).status).toBe(403);
+    expect((await create(fixture.server.base_url)).status).toBe(403);
   });
 });
 

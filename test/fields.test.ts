@@ -1,11 +1,11 @@
 // The fields library in Chromium, on a page of another origin with a strict policy: what people type, and what the page learns.
 import { describe, expect, test } from 'vitest';
-import { CVC, NAME, NUMBER, shareFieldsHouse } from './support/fields-house.ts';
+import { CVC, NAME, NUMBER, shareFieldsFixture } from './support/fields-fixture.ts';
 import { isInstalled } from './support/programs.ts';
 import type { PageOptions } from './support/shop.ts';
 
 describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () => {
-  const { house, newSession, open, openReady, revealed, typeCard, valueIn, stateOf } = shareFieldsHouse();
+  const { fixture, newSession, open, openReady, revealed, typeCard, valueIn, stateOf } = shareFieldsFixture();
 
   test('a card becomes a token, and no value reaches the page, a URL, a log or a store', async () => {
     const session = await newSession();
@@ -22,7 +22,7 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
       brand: 'visa',
     });
     expect(again).toEqual(token);
-    expect((await house.server.request('GET', `/sessions/${session.id}`)).body.tokens).toEqual([token.id]);
+    expect((await fixture.server.request('GET', `/sessions/${session.id}`)).body.tokens).toEqual([token.id]);
     expect(await revealed(token.id)).toMatchObject({ number: NUMBER, cvc: CVC, cardholder_name: NAME });
     for (const field of ['number', 'expiry', 'cvc', 'name']) expect(await valueIn(visit, field)).toBe('');
 
@@ -44,7 +44,7 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
     for (const secret of [session.session_key, NUMBER, NAME.split(' ')[0] as string])
       expect(visit.requests.filter(({ url }) => url.includes(secret))).toEqual([]);
     expect(kept.replaceAll(/window\.place = .*/g, '').includes(session.session_key)).toBe(false);
-    const log = house.server.logLines.join('');
+    const log = fixture.server.logLines.join('');
     for (const secret of [NUMBER, NAME, session.session_key]) expect(log).not.toContain(secret);
     expect(await visit.context.cookies()).toEqual([]);
     expect((await visit.context.storageState()).origins).toEqual([]);
@@ -84,7 +84,7 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
 
   test('a frame takes one message, of its page and of an origin of the session', async () => {
     const session = await newSession();
-    const framed = `${house.server.base_url}/fields/${house.shop.version}/frame/${session.id}/number`;
+    const framed = `${fixture.server.base_url}/fields/${fixture.shop.version}/frame/${session.id}/number`;
     const script = `
       const frame = document.createElement('iframe');
       frame.src = '${framed}';
@@ -157,7 +157,7 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
     const session = await newSession({ expires_in: '1m' });
     const late = await openReady({ session });
     await typeCard(late);
-    house.server.clock.offsetMs = 60_000;
+    fixture.server.clock.offsetMs = 60_000;
     expect(await late.run('tokenize()')).toMatchObject({ code: 'session_expired' });
     const later = await openReady({ session });
     await later.until(`events.some(({ name }) => name === 'error')`);
@@ -171,17 +171,17 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
   });
 
   test('the page for redirects works without script, and leads back', async () => {
-    const json = { allowed_origins: [house.shop.origin], types: ['card'], return_url: `${house.shop.origin}/paid` };
-    const { id, collect_url } = (await house.server.request('POST', '/sessions', { json })).body;
-    const context = await house.chromium.newContext({ javaScriptEnabled: false });
+    const json = { allowed_origins: [fixture.shop.origin], types: ['card'], return_url: `${fixture.shop.origin}/paid` };
+    const { id, collect_url } = (await fixture.server.request('POST', '/sessions', { json })).body;
+    const context = await fixture.chromium.newContext({ javaScriptEnabled: false });
     const page = await context.newPage();
     await page.goto(collect_url);
     await page.getByLabel('Card number').fill(NUMBER);
     await page.getByLabel('Expiry date').fill('12/30');
     await page.getByLabel('Security code').fill(CVC);
     await page.getByRole('button').click();
-    await page.waitForURL(`${house.shop.origin}/paid?session=${id}`);
+    await page.waitForURL(`${fixture.shop.origin}/paid?session=${id}`);
     await context.close();
-    expect((await house.server.request('GET', `/sessions/${id}`)).body.tokens).toHaveLength(1);
+    expect((await fixture.server.request('GET', `/sessions/${id}`)).body.tokens).toHaveLength(1);
   });
 });

@@ -20,7 +20,7 @@ const CARD = { number: NUMBER, expiration_month: 12, expiration_year: 2040, cvc:
 
 let server: SharedServer;
 let upstream: Upstream;
-let stranger: TestTenant;
+let anonymous: TestTenant;
 let destination_url: string;
 let other_url: string;
 let proxy: StoredProxy;
@@ -47,7 +47,7 @@ beforeAll(async () => {
     await makeProxy(server, { destination_url: other_url }),
   ];
   card = await tokenOf(server, CARD, { type: 'card' });
-  stranger = await server.newTenant();
+  anonymous = await server.newTenant();
 });
 afterAll(() => upstream.close());
 
@@ -110,10 +110,10 @@ const isRefused = ({ status }: Answer): boolean => status >= 400 && status < 500
 
 describe('another tenant', () => {
   test.each<[string, (order: Order) => Promise<Answer>]>([
-    ['reads a record', ({ id }) => server.request('GET', `/forwards/${id}`, { key: stranger.api_key })],
-    ['reads its bodies', ({ id }) => readWhole(id, stranger.api_key)],
-    ['replays it', ({ id }) => replay(id, { accept_risk: true }, { key: stranger.api_key })],
-    ['replays it through its proxy', ({ id }) => replay(id, { proxy_id: proxy.id }, { key: stranger.api_key })],
+    ['reads a record', ({ id }) => server.request('GET', `/forwards/${id}`, { key: anonymous.api_key })],
+    ['reads its bodies', ({ id }) => readWhole(id, anonymous.api_key)],
+    ['replays it', ({ id }) => replay(id, { accept_risk: true }, { key: anonymous.api_key })],
+    ['replays it through its proxy', ({ id }) => replay(id, { proxy_id: proxy.id }, { key: anonymous.api_key })],
   ])('%s: it is not there', async (_, attack) => {
     const order = await forward();
     const answer = await attack(order);
@@ -126,7 +126,7 @@ describe('another tenant', () => {
     await forward();
     const { body } = await server.request('GET', '/forwards?size=1');
     for (const query of ['', `?proxy_id=${proxy.id}`, '?state=answered', `?start=${body.pagination.next}`]) {
-      const listed = await server.request('GET', `/forwards${query}`, { key: stranger.api_key });
+      const listed = await server.request('GET', `/forwards${query}`, { key: anonymous.api_key });
       expect([listed.status, listed.body.data]).toEqual([200, []]);
     }
   });
@@ -134,9 +134,9 @@ describe('another tenant', () => {
   test('sends its own request through a proxy that is not its own: it is not there', async () => {
     const headers = { 'svc-proxy-url': destination_url, 'svc-idempotency-key': 'key' };
     const path = newPath();
-    const own = await server.request('POST', `/proxy${path}`, { key: stranger.api_key, body: 'a', headers });
+    const own = await server.request('POST', `/proxy${path}`, { key: anonymous.api_key, body: 'a', headers });
     const id = own.headers.get('svc-forward-id') as string;
-    expect((await replay(id, { proxy_id: proxy.id }, { key: stranger.api_key })).status).toBe(404);
+    expect((await replay(id, { proxy_id: proxy.id }, { key: anonymous.api_key })).status).toBe(404);
     expect(sentTo({ path })).toHaveLength(1);
   });
 });
@@ -420,7 +420,7 @@ describe('a writer of the database', () => {
     ]);
     const path = newPath();
     const headers = { 'svc-proxy-url': destination_url, 'svc-idempotency-key': 'moved' };
-    const theirs = await server.request('POST', `/proxy${path}`, { key: stranger.api_key, body: 'a', headers });
+    const theirs = await server.request('POST', `/proxy${path}`, { key: anonymous.api_key, body: 'a', headers });
     const id = theirs.headers.get('svc-forward-id') as string;
     await server.sql('UPDATE forwards SET sealed = (SELECT sealed FROM forwards WHERE id = $2) WHERE id = $1', [
       id,
@@ -430,7 +430,7 @@ describe('a writer of the database', () => {
       await readWhole(one.id),
       await replay(one.id),
       await send(one.path),
-      await readWhole(id, stranger.api_key),
+      await readWhole(id, anonymous.api_key),
     ])
       expect([answer.status, answer.text.includes('orders')]).toEqual([500, false]);
     await server.sql('DELETE FROM forwards WHERE id = ANY ($1)', [[one.id, id]]);

@@ -8,16 +8,16 @@ import { withoutDrawn } from './support/text.ts';
 
 const CVC_TTL_S = 100;
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 let tenant: TestTenant;
 
 beforeAll(async () => {
-  house = await startReactorServer({ CVC_TTL: `${CVC_TTL_S}s` });
-  ({ server } = house);
+  fixture = await startReactorServer({ CVC_TTL: `${CVC_TTL_S}s` });
+  ({ server } = fixture);
   tenant = await server.newTenant();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 let count = 0;
 const newKey = (): string => `replay-${(count += 1)}`;
@@ -83,8 +83,8 @@ const expectRefused = (again: Answer, status: number): void => {
   expect(again.status, again.text).toBe(status);
   expect(again.headers.get('svc-idempotent-replayed')).toBeNull();
   // A trace id may have any digits.
-  const { trace_id: _, ...told } = again.body;
-  expect(withoutDrawn(JSON.stringify(told))).not.toMatch(/4242|737/);
+  const { trace_id: _, ...result } = again.body;
+  expect(withoutDrawn(JSON.stringify(result))).not.toMatch(/4242|737/);
 };
 
 /** Rows of answers that were given again, about an entity. */
@@ -292,7 +292,7 @@ describe('the answer of code that called a proxy', () => {
     const proxy = await makeProxy(
       server,
       {
-        destination_url: house.url,
+        destination_url: fixture.url,
         application: { id: reader.application_id },
         response_transform: {
           code: `module.exports = async ({ svc }) => ({ body: await svc.tokens.retrieve('${id}'), headers: {} });`,
@@ -348,13 +348,13 @@ describe('the log of an answer that is given again', () => {
     const body = `const answer = await svc.proxy.post({
       headers: { 'svc-proxy-url': args.url }, body: { a: svc.expression(args.id) },
     }); return { raw: answer.a };`;
-    const { reactor, done, replayed } = await logged(body, { id, url: house.url }, ['token:use']);
+    const { reactor, done, replayed } = await logged(body, { id, url: fixture.url }, ['token:use']);
     expect(replayed).toEqual(done);
     expect(replayed).toContainEqual(
       expect.objectContaining({
         entity_ids: [id],
         disclosure: 'used',
-        destination_host: new URL(house.url).host,
+        destination_host: new URL(fixture.url).host,
         reactor_id: reactor.id,
       }),
     );
@@ -481,7 +481,7 @@ describe('an answer with a key of an application that holds more by now', () => 
       'a new key of a proxy with it',
       async () => {
         const id = await makeOne();
-        const wanted = { destination_url: house.url, application: { id }, require_auth: false };
+        const wanted = { destination_url: fixture.url, application: { id }, require_auth: false };
         const proxy = await makeProxy(server, wanted, tenant.api_key);
         return { path: `/proxies/${proxy.id}/rotate-key`, json: {}, find: () => id };
       },

@@ -57,14 +57,14 @@ describe('filters', () => {
     expect(await found({ ...asked, disclosure: 'used' })).toEqual([]);
     expect(await found({ trace_id: 'trace of a filter', disclosure: 'used', entity_id: id })).toEqual(['use used']);
     expect(await found({ application_id: tenant.tenant_id })).toEqual([]);
-    const stranger = await server.newTenant();
+    const anonymous = await server.newTenant();
     const queries: Record<string, string>[] = [
       { trace_id: 'trace of a filter' },
       asked,
       { destination_host: host },
       { entity_id: id },
     ];
-    for (const query of queries) expect(await entries(query, stranger.api_key)).toEqual([]);
+    for (const query of queries) expect(await entries(query, anonymous.api_key)).toEqual([]);
   });
 
   test('by a host find it as rows have it: digits of a card number are masked', async () => {

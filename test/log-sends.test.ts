@@ -13,18 +13,18 @@ import {
 import { askProxy, makeProxy } from './support/stored-proxies.ts';
 import type { SharedServer } from './support/server.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let server: SharedServer;
 let host: string;
 let otherHost: string;
 
 beforeAll(async () => {
-  house = await useReactorServer();
-  ({ server } = house);
-  host = new URL(house.url).host;
-  otherHost = new URL(house.otherUrl).host;
+  fixture = await useReactorServer();
+  ({ server } = fixture);
+  host = new URL(fixture.url).host;
+  otherHost = new URL(fixture.otherUrl).host;
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 type Row = Record<string, unknown>;
 
@@ -43,7 +43,7 @@ const traced = (trace_id: string, more: Record<string, string> = {}) => ({ 'svc-
 
 describe('a proxied request', () => {
   test('to a destination of its own without expressions is logged with the host', async () => {
-    const headers = traced('plain-send', { 'svc-proxy-url': `${house.url}/x` });
+    const headers = traced('plain-send', { 'svc-proxy-url': `${fixture.url}/x` });
     expect((await server.request('POST', '/proxy/y', { json: { a: 1 }, headers })).status).toBe(200);
     expect(await usesWith('plain-send')).toMatchObject([
       {
@@ -58,7 +58,7 @@ describe('a proxied request', () => {
 
   test('with a value is logged with the host in the row of the token', async () => {
     const id = await tokenOf(server, 'value');
-    const headers = traced('value-send', { 'svc-proxy-url': house.url });
+    const headers = traced('value-send', { 'svc-proxy-url': fixture.url });
     await server.request('POST', '/proxy', { json: { a: `{{ ${id} }}` }, headers });
     expect(await usesWith('value-send')).toMatchObject([
       { entity_type: 'token', entity_ids: [id], disclosure: 'used', destination_host: host, proxy_id: null },
@@ -68,7 +68,7 @@ describe('a proxied request', () => {
   test('through a stored proxy names the proxy in each row, and the application of an open one', async () => {
     const id = await tokenOf(server, 'value');
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       require_auth: false,
       application: { id: server.tenant.application_id },
     });
@@ -88,8 +88,8 @@ describe('a proxied request', () => {
 
   test('that could not be sent has a second row for the same token, which says so', async () => {
     const id = await tokenOf(server, 'value');
-    house.routes.set('/cut', (request) => void request.socket.destroy());
-    const headers = traced('cut-send', { 'svc-proxy-url': `${house.url}/cut` });
+    fixture.routes.set('/cut', (request) => void request.socket.destroy());
+    const headers = traced('cut-send', { 'svc-proxy-url': `${fixture.url}/cut` });
     const { status } = await server.request('POST', '/proxy', { json: { a: `{{ ${id} }}` }, headers });
     expect(status).toBe(502);
     expect(await usesWith('cut-send')).toMatchObject([
@@ -115,7 +115,7 @@ describe('a proxied request', () => {
   ])('%s has a second row, which says that nothing was sent', async (what, value, pathOf, headersOf) => {
     const id = await tokenOf(server, value);
     const trace = what.replaceAll(' ', '-');
-    const headers = traced(trace, { 'svc-proxy-url': house.url, ...headersOf(id) });
+    const headers = traced(trace, { 'svc-proxy-url': fixture.url, ...headersOf(id) });
     const { status } = await server.request('POST', pathOf(id), { headers });
     expect(status).toBe(400);
     expect(await usesWith(trace)).toMatchObject([
@@ -133,7 +133,7 @@ describe('a proxied request', () => {
   ])('whose request transform %s has a second row, which says that nothing was sent', async (name, code) => {
     const id = await tokenOf(server, 'value');
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       request_transform: { code: `module.exports = async () => { ${code} };` },
     });
     const trace = `stopped-send-${name.replaceAll(' ', '-')}`;
@@ -147,7 +147,7 @@ describe('a proxied request', () => {
     const id = await tokenOf(server, 'value');
     const weak = await server.newKey(server.tenant, { permissions: ['token:create'] });
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       require_auth: false,
       application: { id: weak.application_id },
     });
@@ -165,12 +165,12 @@ describe('a proxied request', () => {
 
 describe('code', () => {
   test('that fetches leaves a row for each host that it sends to, redirects included', async () => {
-    house.routes.set('/moved', (_, response) => {
-      response.writeHead(302, { location: `${house.otherUrl}/there` });
+    fixture.routes.set('/moved', (_, response) => {
+      response.writeHead(302, { location: `${fixture.otherUrl}/there` });
       response.end();
     });
     const id = await tokenOf(server, 'value');
-    const reactor = await makeReactor(server, `await fetch('${house.url}/moved'); return { raw: args };`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}/moved'); return { raw: args };`);
     await rawOf(react(server, reactor, `{{ ${id} }}`, { headers: traced('code-fetch') }));
     const rows = await usesWith('code-fetch');
     for (const row of rows) expect(row).toMatchObject({ reactor_id: reactor.id, outcome: 'success', ip: '127.0.0.1' });
@@ -183,8 +183,8 @@ describe('code', () => {
   });
 
   test('whose fetch fails leaves a second row that says so', async () => {
-    house.routes.set('/cut', (request) => void request.socket.destroy());
-    const reactor = await makeReactor(server, `try { await fetch('${house.url}/cut'); } catch {} return { raw: 1 };`);
+    fixture.routes.set('/cut', (request) => void request.socket.destroy());
+    const reactor = await makeReactor(server, `try { await fetch('${fixture.url}/cut'); } catch {} return { raw: 1 };`);
     await rawOf(react(server, reactor, {}, { headers: traced('code-cut') }));
     const sent = (await usesWith('code-cut')).filter(({ message }) => message === 'Request sent by code');
     expect(sent.map(({ outcome, destination_host }) => [outcome, destination_host])).toEqual([
@@ -195,9 +195,9 @@ describe('code', () => {
 
   test('of a transform is logged with its proxy', async () => {
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       request_transform: {
-        code: `module.exports = async (req) => { await fetch('${house.otherUrl}/side'); return req.args; };`,
+        code: `module.exports = async (req) => { await fetch('${fixture.otherUrl}/side'); return req.args; };`,
       },
     });
     const { status, text } = await askProxy(server, proxy, { json: { a: 1 }, headers: traced('transform-fetch') });

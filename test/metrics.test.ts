@@ -29,13 +29,13 @@ describe('without a setting', () => {
 });
 
 describe('with METRICS_TOKEN', () => {
-  let house: ReactorServer;
+  let fixture: ReactorServer;
   let server: TestServer;
   beforeAll(async () => {
-    house = await startReactorServer({ METRICS_TOKEN: TOKEN });
-    ({ server } = house);
+    fixture = await startReactorServer({ METRICS_TOKEN: TOKEN });
+    ({ server } = fixture);
   });
-  afterAll(() => house.close());
+  afterAll(() => fixture.close());
 
   const scrape = async (): Promise<string> => {
     const answer = await server.request('GET', '/metrics', {

@@ -223,10 +223,10 @@ describe('card payment', () => {
     [422, { code: 'amount_too_small' }, 400, 'Bad Request', 'amount_too_small'],
     [429, {}, 429, 'Rate Limit Exceeded', 'status_429'],
     [500, { error: { code: 'oops' } }, 503, 'Service Unavailable', 'oops'],
-  ])('says of a %s with %j what it is, by a code', async (status, body, told, detail, code) => {
+  ])('says of a %s with %j what it is, by a code', async (status, body, result, detail, code) => {
     next = { status, body: JSON.stringify(body) };
     const answer = await pay(args());
-    expect(answer.status, answer.text).toBe(told);
+    expect(answer.status, answer.text).toBe(result);
     expect(answer.body).toMatchObject({ detail, errors: { error: [code] } });
   });
 

@@ -3,19 +3,19 @@ import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest'
 import { codeOf, type SharedReactorServer, useReactorServer } from './support/reactors.ts';
 import type { Answer, TestTenant } from './support/server.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let tenant: TestTenant;
 
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 beforeEach(async () => {
-  tenant = await house.server.newTenant();
+  tenant = await fixture.server.newTenant();
 });
 
 const send = (method: string, path: string, json?: unknown, key = tenant.api_key): Promise<Answer> =>
-  house.server.request(method, path, { key, ...(json !== undefined && { json }) });
+  fixture.server.request(method, path, { key, ...(json !== undefined && { json }) });
 
 const made = async (path: string, json: unknown): Promise<any> => {
   const { status, body, text } = await send('POST', path, json);
@@ -74,7 +74,7 @@ describe('a reactor with code of its own', () => {
     await changed('POST', `/reactors/${id}/versions/1/restore`, undefined);
     expect(await raw(id)).toBe('one');
     expect((await send('DELETE', `/reactors/${id}`)).status).toBe(204);
-    const left = await house.server.sql(
+    const left = await fixture.server.sql(
       `SELECT id FROM reactor_formulas WHERE tenant_id = $1
        UNION ALL SELECT id FROM code_versions WHERE tenant_id = $1`,
       [tenant.tenant_id],
@@ -84,7 +84,7 @@ describe('a reactor with code of its own', () => {
 
   test('is sealed like any code', async () => {
     await made('/reactors', { name: 'R', code: other('canary-in-own-code') });
-    const [row] = await house.server.sql('SELECT f::text FROM reactor_formulas f WHERE tenant_id = $1', [
+    const [row] = await fixture.server.sql('SELECT f::text FROM reactor_formulas f WHERE tenant_id = $1', [
       tenant.tenant_id,
     ]);
     expect(row.f).not.toContain(Buffer.from('canary-in-own-code').toString('hex'));
@@ -117,7 +117,7 @@ describe('a reactor with code of its own', () => {
   test('is changed only by a caller that holds all of the rights of its application', async () => {
     const application = await made('/applications', { name: 'A', permissions: ['token:read', 'token:use'] });
     const { id } = await made('/reactors', { name: 'R', code: other('one'), application: { id: application.id } });
-    const { api_key } = await house.server.newKey(tenant, { permissions: ['reactor:update', 'token:use'] });
+    const { api_key } = await fixture.server.newKey(tenant, { permissions: ['reactor:update', 'token:use'] });
     expect((await send('PATCH', `/reactors/${id}`, { code: other('two') }, api_key)).status).toBe(403);
     expect(await raw(id)).toBe('one');
   });
@@ -135,7 +135,7 @@ describe('a merge patch of a reactor', () => {
     expect([second.name, second.configuration, second.application]).toEqual(['S', {}, undefined]);
     expect(await raw(id)).toEqual({});
     const merge = { key: tenant.api_key, headers: { 'content-type': 'application/merge-patch+json' } };
-    const third = await house.server.request('PATCH', `/reactors/${id}`, { ...merge, body: '{"name":"T"}' });
+    const third = await fixture.server.request('PATCH', `/reactors/${id}`, { ...merge, body: '{"name":"T"}' });
     expect([third.status, third.body.name]).toEqual([200, 'T']);
   });
 
@@ -163,17 +163,17 @@ describe('a merge patch of a reactor', () => {
   test('of another type than JSON is a 415', async () => {
     const { id } = await made('/reactors', { name: 'R', code: ECHO });
     const options = { key: tenant.api_key, headers: { 'content-type': 'application/vnd.x+json' }, body: '{}' };
-    expect((await house.server.request('PATCH', `/reactors/${id}`, options)).status).toBe(415);
+    expect((await fixture.server.request('PATCH', `/reactors/${id}`, options)).status).toBe(415);
   });
 });
 
 describe('proxies', () => {
   const code = (header: string) =>
     `module.exports = async ({ args: { body, headers } }) => ({ body, headers: { ...headers, 'x-by': '${header}' } });`;
-  const proxy = () => ({ name: 'P', destination_url: house.url });
+  const proxy = () => ({ name: 'P', destination_url: fixture.url });
   const through = (key: string, json: unknown) =>
-    house.server.request('POST', '/proxy', { key: tenant.api_key, headers: { 'svc-proxy-key': key }, json });
-  const sentBy = (): unknown => new Map(house.upstream.received.at(-1)?.headers).get('x-by');
+    fixture.server.request('POST', '/proxy', { key: tenant.api_key, headers: { 'svc-proxy-key': key }, json });
+  const sentBy = (): unknown => new Map(fixture.upstream.received.at(-1)?.headers).get('x-by');
 
   test('a merge patch changes what it names: null removes, the rest stays', async () => {
     const json = {
@@ -203,7 +203,7 @@ describe('proxies', () => {
       'off',
     ]);
     await through(first.key, { a: '{{ not-a-token }}' });
-    expect([sentBy(), house.upstream.received.at(-1)?.body.toString()]).toEqual([
+    expect([sentBy(), fixture.upstream.received.at(-1)?.body.toString()]).toEqual([
       undefined,
       '{"a":"{{ not-a-token }}"}',
     ]);
@@ -248,7 +248,7 @@ describe('proxies', () => {
   test('mask text of JSON, with * where nothing else is said', async () => {
     const mask = { type: 'mask', expression: 'secret(?=")' };
     const { key } = await made('/proxies', { ...proxy(), response_transforms: [mask] });
-    const answer = await house.server.request('POST', '/proxy', {
+    const answer = await fixture.server.request('POST', '/proxy', {
       key: tenant.api_key,
       headers: { 'svc-proxy-key': key, 'content-type': 'text/plain' },
       body: 'secret',

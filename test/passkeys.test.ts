@@ -84,7 +84,7 @@ const enrol = async (options?: {
 
 /** Another browser, in which the password was given. */
 const passwordGiven = async ({ email }: Pick<Browser, 'email'>): Promise<Pages> => {
-  const browser = server.stranger();
+  const browser = server.anonymous();
   const answer = await browser.post('/console/sign-in', { email, password: PASSWORD });
   expect(answer.status, answer.text).toBe(303);
   return browser;
@@ -232,7 +232,7 @@ describe('a passkey', () => {
 
 describe('an answer that is refused', () => {
   test('has another origin, host, challenge, type, user or session, or is no answer at all', async () => {
-    const [member, stranger] = [await enrol(), await enrol()];
+    const [member, anonymous] = [await enrol(), await enrol()];
     const browser = await passwordGiven(member);
     const another = await passwordGiven(member);
     const lies: Lies[] = [
@@ -244,7 +244,7 @@ describe('an answer that is refused', () => {
     const answers = [
       ...lies.map((each) => async () => member.key.use(await ask(browser), each)),
       async () => member.key.use(await ask(another)),
-      async () => stranger.key.use(await ask(browser)),
+      async () => anonymous.key.use(await ask(browser)),
       async () => member.key.use(optionsIn(await start(member))),
       async () => member.key.create(await ask(browser)),
       async () => '',
@@ -253,7 +253,7 @@ describe('an answer that is refused', () => {
       async () => `${member.key.use(await ask(browser))}${' '.repeat(20_000)}`,
       async () => member.key.use(await ask(browser)).replace(/"signature":"./, '"signature":"!'),
       async () => member.key.use(await ask(browser)).replace(/"signature":"......../, '"signature":"AAAAAAAA'),
-      async () => member.key.use(await ask(browser)).replace(member.key.id, stranger.key.id),
+      async () => member.key.use(await ask(browser)).replace(member.key.id, anonymous.key.id),
     ];
     for (const [index, make] of answers.entries()) {
       const text = await make();

@@ -3,19 +3,19 @@ import { Pool } from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Browser, type ConsoleServer, startConsole, textOf } from './support/console.ts';
 import { invite, join, openBrowser } from './support/people.ts';
-import { receiving, type SharedProxyHouse, useProxyHouse, valuesOf } from './support/proxy.ts';
+import { receiving, type SharedProxyFixture, useProxyFixture, valuesOf } from './support/proxy.ts';
 import { makeReactor } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
 import { seeingAllTenants } from './support/database.ts';
 
 let server: ConsoleServer;
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 let member: Browser;
 beforeAll(async () => {
-  [server, house] = await Promise.all([startConsole(), useProxyHouse()]);
+  [server, fixture] = await Promise.all([startConsole(), useProxyFixture()]);
   member = await server.signIn();
 });
-afterAll(() => Promise.all([server.close(), house.close()]));
+afterAll(() => Promise.all([server.close(), fixture.close()]));
 
 test.each(['isPrototypeOf.mark', 'hasOwnProperty.mark', 'toString.mark.more'])(
   'a parameter that is called %s changes nothing but the args that its page suggests',
@@ -53,11 +53,11 @@ describe('the proxy, asked by a browser that any page may send there,', () => {
   };
   const lines = Object.entries({ ...headersOf, 'X-Own': 'stays', 'Content-Length': '2' });
   const asked = async (headers: Record<string, string>) => {
-    const { script } = house.destination;
+    const { script } = fixture.destination;
     const head = lines.map((line) => line.join(': ')).join('\r\n');
-    house.destination.script = receiving(house.destination, `HTTP/1.1 200 OK\r\n${head}\r\n\r\nok`);
-    const answer = await house.forward('GET', '/proxy/', { headers });
-    house.destination.script = script;
+    fixture.destination.script = receiving(fixture.destination, `HTTP/1.1 200 OK\r\n${head}\r\n\r\nok`);
+    const answer = await fixture.forward('GET', '/proxy/', { headers });
+    fixture.destination.script = script;
     return answer;
   };
 
@@ -74,17 +74,17 @@ describe('the proxy, asked by a browser that any page may send there,', () => {
 
   test('and leaves a program all that the destination said', async () => {
     const head = lines.map((line) => line.join(': ')).join('\r\n');
-    house.destination.script = receiving(house.destination, `HTTP/1.1 200 OK\r\n${head}\r\n\r\nok`);
-    const answer = await house.ask(house.head('GET /proxy/'));
+    fixture.destination.script = receiving(fixture.destination, `HTTP/1.1 200 OK\r\n${head}\r\n\r\nok`);
+    const answer = await fixture.ask(fixture.head('GET /proxy/'));
     for (const [name, value] of Object.entries(headersOf))
       expect(valuesOf(answer, name.toLowerCase())).toEqual([value]);
   });
 
   test.each(['script', 'serviceworker', 'worker', 'style', 'image'])('gives it no %s', async (purpose) => {
-    const before = house.destination.received.length;
+    const before = fixture.destination.received.length;
     for (const mode of ['cors', 'same-origin'])
       expect((await asked({ 'sec-fetch-mode': mode, 'sec-fetch-dest': purpose })).status).toBe(403);
-    expect(house.destination.received).toHaveLength(before);
+    expect(fixture.destination.received).toHaveLength(before);
   });
 });
 

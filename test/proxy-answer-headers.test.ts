@@ -11,19 +11,19 @@ import {
   OK,
   proxyErrorIn,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   statusOf,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
 } from './support/proxy.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 afterEach(() => {
-  house.destination.script = receiving(house.destination, OK);
+  fixture.destination.script = receiving(fixture.destination, OK);
 });
 
 const OURS = {
@@ -51,10 +51,10 @@ const expectOurs = (answer: Message, varyOfDestination: string[] = []): void => 
 };
 
 /** What the caller gets of an answer with these headers. */
-const answered = (lines: string[], request = house.head('GET /proxy')): Promise<Message> => {
+const answered = (lines: string[], request = fixture.head('GET /proxy')): Promise<Message> => {
   const head = ['HTTP/1.1 203 Their words', ...lines, 'Content-Length: 4', '', ''].join('\r\n');
-  house.destination.script = receiving(house.destination, `${head}body`);
-  return house.ask(request);
+  fixture.destination.script = receiving(fixture.destination, `${head}body`);
+  return fixture.ask(request);
 };
 
 /** Headers that speak for a whole origin. */
@@ -113,8 +113,8 @@ describe('an answer under /proxy', () => {
   test('has them with every result of a response transform', async () => {
     const code = `module.exports = async ({ args }) => ({ body: args.body, headers: {
       ...args.headers, 'Cache-Control': 'public', 'content-security-policy': 'default-src *', vary: 'X-Own' } });`;
-    const { key } = await makeProxy(house, { response_transform: { code } });
-    const answer = await answered(['Cache-Control: public'], house.head('GET /proxy', `SVC-PROXY-KEY: ${key}`));
+    const { key } = await makeProxy(fixture, { response_transform: { code } });
+    const answer = await answered(['Cache-Control: public'], fixture.head('GET /proxy', `SVC-PROXY-KEY: ${key}`));
     expect(statusOf(answer), answer.body.toString()).toBe(203);
     expectOurs(answer, ['X-Own']);
   });
@@ -122,24 +122,24 @@ describe('an answer under /proxy', () => {
   test('has them where a transform makes the response itself', async () => {
     const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk');
     module.exports = async () => { throw new CustomHttpResponseError({ status: 201, headers: { 'Cache-Control': 'public' }, body: { own: 1 } }); };`;
-    const { key } = await makeProxy(house, { request_transform: { code } });
-    const answer = await house.ask(house.head('GET /proxy', `SVC-PROXY-KEY: ${key}`));
+    const { key } = await makeProxy(fixture, { request_transform: { code } });
+    const answer = await fixture.ask(fixture.head('GET /proxy', `SVC-PROXY-KEY: ${key}`));
     expect(statusOf(answer), answer.body.toString()).toBe(201);
     expectOurs(answer);
   });
 
   test('has them where the proxy itself refuses the request', async () => {
     const refused: [status: number, request: string][] = [
-      [400, house.head('GET /proxy/..')],
-      [400, house.head('GET /proxy/%zz')],
-      [401, house.head('GET /proxy', 'SVC-API-KEY: wrong')],
-      [403, house.head('GET /proxy', 'Sec-Fetch-Mode: navigate')],
-      [404, house.head('GET /proxy', `SVC-PROXY-KEY: ${'A'.repeat(32)}`)],
-      [405, house.head('OPTIONS /proxy')],
-      [502, house.head('GET /proxy', 'SVC-PROXY-URL: https://upstream.test:1/')],
+      [400, fixture.head('GET /proxy/..')],
+      [400, fixture.head('GET /proxy/%zz')],
+      [401, fixture.head('GET /proxy', 'SVC-API-KEY: wrong')],
+      [403, fixture.head('GET /proxy', 'Sec-Fetch-Mode: navigate')],
+      [404, fixture.head('GET /proxy', `SVC-PROXY-KEY: ${'A'.repeat(32)}`)],
+      [405, fixture.head('OPTIONS /proxy')],
+      [502, fixture.head('GET /proxy', 'SVC-PROXY-URL: https://upstream.test:1/')],
     ];
     for (const [status, request] of refused) {
-      const answer = await house.ask(request);
+      const answer = await fixture.ask(request);
       expect(proxyErrorIn(answer).status).toBeGreaterThanOrEqual(400);
       if (status !== 502) expect(statusOf(answer)).toBe(status);
       expectOurs(answer);
@@ -152,7 +152,7 @@ describe('an answer under /proxy', () => {
     'sec-fetch-mode: cors',
     'Sec-Fetch-Dest: empty',
   ])('keeps what speaks for a whole origin from a caller that sends %s', async (line) => {
-    const answer = await answered([...ofOrigins, ...others], house.head('GET /proxy', line));
+    const answer = await answered([...ofOrigins, ...others], fixture.head('GET /proxy', line));
     expect(statusOf(answer)).toBe(203);
     expect(linesOf(answer, ofOrigins)).toEqual([]);
     expect(linesOf(answer, others)).toEqual(others);
@@ -181,7 +181,7 @@ describe.skipIf(!isInstalled('chromium'))('the HTML of a destination, in Chromiu
     });
     await new Promise<void>((resolve) => attacker.listen(0, '127.0.0.1', resolve));
     attacker_url = `http://127.0.0.1:${(attacker.address() as AddressInfo).port}/`;
-    key = (await makeProxy(house, { require_auth: false })).key;
+    key = (await makeProxy(fixture, { require_auth: false })).key;
   });
   afterAll(async () => {
     await chromium?.close();
@@ -197,12 +197,12 @@ describe.skipIf(!isInstalled('chromium'))('the HTML of a destination, in Chromiu
       'Cross-Origin-Opener-Policy: same-origin',
       `Content-Length: ${HTML.length}`,
     ];
-    house.destination.script = receiving(house.destination, [...head, '', HTML].join('\r\n'));
+    fixture.destination.script = receiving(fixture.destination, [...head, '', HTML].join('\r\n'));
   };
 
   test("is not opened from the browser's cache after a page of the same site fetched it", async () => {
     serveHtml();
-    const link = `${house.server.base_url}/proxy/?svc-proxy-key=${key}`;
+    const link = `${fixture.server.base_url}/proxy/?svc-proxy-key=${key}`;
     const page = await (await chromium.newContext()).newPage();
     await page.goto(attacker_url);
     const fetched = await page.evaluate(async (url) => (await fetch(url)).text(), link);
@@ -219,7 +219,7 @@ describe.skipIf(!isInstalled('chromium'))('the HTML of a destination, in Chromiu
 
   test('runs no script where the browser does not say that it opens a page', async () => {
     serveHtml();
-    const { port } = new URL(house.server.base_url);
+    const { port } = new URL(fixture.server.base_url);
     const page = await (await chromium.newContext()).newPage();
     const opened = await page.goto(`http://${VAULT_NAME}:${port}/proxy/?svc-proxy-key=${key}`);
     expect(opened?.status()).toBe(200);

@@ -7,18 +7,18 @@ import {
   type Message,
   nothingReaches,
   proxyErrorOf,
-  type SharedProxyHouse,
-  useProxyHouse,
+  type SharedProxyFixture,
+  useProxyFixture,
   valuesOf,
 } from './support/proxy.ts';
 import { codeOf, tokenOf as tokenOn } from './support/reactors.ts';
 import type { Answer } from './support/server.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const MEGABYTE = 1024 * 1024;
 /** What a coded body may be when it is decoded. */
@@ -29,7 +29,7 @@ const JSON_TYPE = 'application/json';
 type Sent = { type?: string; coding?: string; body: Uint8Array; headers?: Record<string, string> };
 
 const forward = ({ type, coding, body, headers }: Sent): Promise<Answer> =>
-  house.forward('POST', '/proxy', {
+  fixture.forward('POST', '/proxy', {
     headers: {
       ...(type !== undefined && { 'content-type': type }),
       ...(coding !== undefined && { 'content-encoding': coding }),
@@ -39,18 +39,18 @@ const forward = ({ type, coding, body, headers }: Sent): Promise<Answer> =>
   });
 
 const arriving = async (sent: Sent): Promise<Message> => {
-  const before = house.destination.received.length;
+  const before = fixture.destination.received.length;
   const answer = await forward(sent);
   expect(answer.status, answer.text).toBe(200);
-  expect(house.destination.received).toHaveLength(before + 1);
-  const message = house.last();
+  expect(fixture.destination.received).toHaveLength(before + 1);
+  const message = fixture.last();
   expect(message.isWhole).toBe(true);
   expect(valuesOf(message, 'content-length')).toEqual([String(message.body.byteLength)]);
   return message;
 };
 
 const refused = async (sent: Sent) => {
-  const answer = await nothingReaches(house, () => forward(sent));
+  const answer = await nothingReaches(fixture, () => forward(sent));
   return { ...proxyErrorOf(answer), accepts: answer.headers.get('accept-encoding') };
 };
 
@@ -91,7 +91,7 @@ const kinds: [kind: string, type: string | undefined, around: (value: string) =>
 
 describe('a compressed body', () => {
   test.each(codings)('by %s goes on decoded with a value in it, and unchanged without', async (coding, code) => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const sent = await arriving({ type: JSON_TYPE, coding, body: code(Buffer.from(`{"a":"{{ ${id} }}"}`)) });
     expect(sent.body.toString()).toBe('{"a":"the-value"}');
     expect(valuesOf(sent, 'content-encoding')).toEqual([]);
@@ -100,7 +100,7 @@ describe('a compressed body', () => {
   });
 
   test.each(kinds)('of %s is looked at', async (_, type, around) => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const sent = { ...(type !== undefined && { type }), coding: 'gzip' };
     const { body } = await arriving({ ...sent, body: gzipSync(around(`{{${id}}}`)) });
     expect(body.toString()).toBe(around('the-value'));
@@ -110,7 +110,7 @@ describe('a compressed body', () => {
   });
 
   test('of identity is as any other', async () => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     for (const coding of ['identity', 'IDENTITY', 'identity, identity']) {
       const message = await arriving({ type: 'text/plain', coding, body: Buffer.from(`{{${id}}}`) });
       expect([message.body.toString(), valuesOf(message, 'content-encoding')]).toEqual(['the-value', [coding]]);
@@ -182,12 +182,12 @@ describe('a compressed body', () => {
 
   test('that has no room is a 429, and another tenant’s has it', async () => {
     const body = gzipSync(Buffer.alloc(DECODED_BYTES_MAX, ' '));
-    const other = await house.server.newTenant();
+    const other = await fixture.server.newTenant();
     const all = Array.from({ length: 12 }, () => forward({ type: 'text/plain', coding: 'gzip', body }));
     const statuses = (await Promise.all(all)).map(({ status }) => status);
     for (const status of statuses) expect([200, 429]).toContain(status);
     expect(statuses).toContain(429);
-    const theirs = await house.forward('POST', '/proxy', {
+    const theirs = await fixture.forward('POST', '/proxy', {
       key: other.api_key,
       headers: { 'content-type': 'text/plain', 'content-encoding': 'gzip' },
       body: new Uint8Array(body),
@@ -196,7 +196,7 @@ describe('a compressed body', () => {
   });
 
   test('is seen decoded by a request transform, of any type, and leaves as it came', async () => {
-    const { key } = await makeProxy(house, {
+    const { key } = await makeProxy(fixture, {
       request_transform: {
         code: codeOf(
           `return { body: args.body, headers: { ...args.headers, 'x-seen': encodeURIComponent(JSON.stringify(args.body)) } };`,
@@ -205,7 +205,7 @@ describe('a compressed body', () => {
     });
     const headers = { 'svc-proxy-key': key };
     const send = (sent: Omit<Sent, 'headers'>) =>
-      house.server.request('POST', '/proxy', {
+      fixture.server.request('POST', '/proxy', {
         headers: { ...headers, 'content-type': sent.type ?? JSON_TYPE, 'content-encoding': sent.coding ?? 'identity' },
         body: new Uint8Array(sent.body),
       });
@@ -213,24 +213,24 @@ describe('a compressed body', () => {
       const body = code(Buffer.from('{"a":1}'));
       const answer = await send({ coding, body });
       expect(answer.status, answer.text).toBe(200);
-      expect(house.last().body.equals(body)).toBe(true);
-      expect(valuesOf(house.last(), 'x-seen')).toEqual([encodeURIComponent('{"a":1}')]);
-      expect(valuesOf(house.last(), 'content-encoding')).toEqual([coding]);
+      expect(fixture.last().body.equals(body)).toBe(true);
+      expect(valuesOf(fixture.last(), 'x-seen')).toEqual([encodeURIComponent('{"a":1}')]);
+      expect(valuesOf(fixture.last(), 'content-encoding')).toEqual([coding]);
     }
     const image = gzipSync(Buffer.from([0x89, 0, 255, 254]));
     expect((await send({ type: 'image/png', coding: 'gzip', body: image })).status).toBe(200);
-    expect(house.last().body.equals(image)).toBe(true);
+    expect(fixture.last().body.equals(image)).toBe(true);
     const wide = await send({ type: 'application/json; charset=utf-16le', body: little('{"a":"é"}') });
     expect(wide.status, wide.text).toBe(200);
-    expect(house.last().body.toString()).toBe('{"a":"é"}');
-    expect(valuesOf(house.last(), 'content-type')).toEqual(['application/json; charset=utf-8']);
+    expect(fixture.last().body.toString()).toBe('{"a":"é"}');
+    expect(valuesOf(fixture.last(), 'content-type')).toEqual(['application/json; charset=utf-8']);
     for (const [sent, status] of [
       [{ coding: 'zstd', body: zstdCompressSync('{}') }, 415],
       [{ coding: 'gzip', body: gzipSync(Buffer.alloc(6 * MEGABYTE, ' ')) }, 413],
       [{ coding: 'gzip', body: Buffer.from('{}') }, 400],
       [{ type: 'text/plain; charset=utf-16', body: Buffer.from('odd') }, 400],
     ] as const) {
-      const answer = await nothingReaches(house, () => send(sent));
+      const answer = await nothingReaches(fixture, () => send(sent));
       expect(answer.status, answer.text).toBe(status);
     }
   });
@@ -255,7 +255,7 @@ describe('a body in UTF-16', () => {
     test.each(kinds.slice(0, 4))(
       `by ${what}: %s keeps its charset with a value in it, and goes on unchanged without`,
       async (_, bare, around) => {
-        const id = await tokenOn(house.server, 'thé-value');
+        const id = await tokenOn(fixture.server, 'thé-value');
         const type = charset === undefined ? (bare as string) : `${bare}; charset=${charset}`;
         const message = await arriving({ type, body: write(around(`é{{ ${id} }}`)) });
         const value = bare?.includes('form') ? 'th%C3%A9-value' : 'thé-value';
@@ -266,7 +266,7 @@ describe('a body in UTF-16', () => {
     );
 
   test('without a type is looked at when it is text', async () => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const message = await arriving({ body: little(`${BOM}say {{ ${id} }}`) });
     expect(message.body.equals(little(`${BOM}say the-value`))).toBe(true);
     expect(valuesOf(message, 'content-type')).toEqual([]);
@@ -274,7 +274,7 @@ describe('a body in UTF-16', () => {
   });
 
   test('may be compressed as well', async () => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const sent = { type: 'application/json; charset=utf-16', coding: 'gzip' };
     const message = await arriving({ ...sent, body: gzipSync(little(`${BOM}{"a":"{{ ${id} }}"}`)) });
     expect(message.body.equals(little(`${BOM}{"a":"the-value"}`))).toBe(true);
@@ -284,7 +284,7 @@ describe('a body in UTF-16', () => {
   });
 
   test('of XML says so still', async () => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const around = (encoding: string, value: string) => `<?xml version="1.0" encoding="${encoding}"?><a>${value}</a>`;
     const { body } = await arriving({ type: 'text/xml', body: little(BOM + around('UTF-16', `{{${id}}}`)) });
     expect(body.equals(little(BOM + around('UTF-16', 'the-value')))).toBe(true);
@@ -308,7 +308,7 @@ describe('a body in UTF-16', () => {
   });
 
   test('a part of a multipart body keeps its charset', async () => {
-    const id = await tokenOn(house.server, 'the-value');
+    const id = await tokenOn(fixture.server, 'the-value');
     const around = (charset: string, content: Buffer) =>
       Buffer.concat([
         Buffer.from(`--b\r\nContent-Type: application/json${charset}\r\n\r\n`),

@@ -10,16 +10,16 @@ import {
   OK,
   proxyErrorIn,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   statusOf,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
 } from './support/proxy.ts';
 import { MAY_HAVE_ACTED } from '../src/platform/base/egress-fault.ts';
 import { codeOf, makeReactor, rawOf, react, tokenOf } from './support/reactors.ts';
 import { makeApplication } from './support/stored-proxies.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 /** Keys of proxies whose code returns what it was given. */
 let identity: { none: string; request: string; response: string; both: string; parsed: string };
 let id: string;
@@ -33,12 +33,12 @@ const keyOf = async (request: string | undefined, response?: string): Promise<st
     ...(request !== undefined && { request_transform: { code: codeOf(request) } }),
     ...(response !== undefined && { response_transform: { code: codeOf(response) } }),
   };
-  return (await makeProxy(house, wanted)).key;
+  return (await makeProxy(fixture, wanted)).key;
 };
 
 beforeAll(async () => {
-  house = await useProxyHouse();
-  id = await tokenOf(house.server, 'value');
+  fixture = await useProxyFixture();
+  id = await tokenOf(fixture.server, 'value');
   identity = {
     none: await keyOf(undefined),
     request: await keyOf(PASS),
@@ -47,7 +47,7 @@ beforeAll(async () => {
     parsed: await keyOf(PARSED, PARSED),
   };
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 type Sent = {
   key: string;
@@ -59,26 +59,26 @@ type Sent = {
 
 /** Sends it through a proxy, and says what the destination received and what the caller got. */
 const exchange = async ({ key, lines = [], body, target = '/proxy', answer = OK }: Sent) => {
-  const before = house.destination.received.length;
-  house.destination.script = receiving(house.destination, answer);
+  const before = fixture.destination.received.length;
+  fixture.destination.script = receiving(fixture.destination, answer);
   const bytes = body === undefined ? Buffer.alloc(0) : Buffer.from(body);
   const framing = body === undefined ? [] : [`Content-Length: ${bytes.byteLength}`];
-  const head = house.head(`POST ${target}`, `SVC-PROXY-KEY: ${key}`, ...lines, ...framing);
-  const told = await house.ask(Buffer.concat([Buffer.from(head, 'latin1'), bytes]));
-  return { told, received: house.destination.received.slice(before) };
+  const head = fixture.head(`POST ${target}`, `SVC-PROXY-KEY: ${key}`, ...lines, ...framing);
+  const result = await fixture.ask(Buffer.concat([Buffer.from(head, 'latin1'), bytes]));
+  return { result, received: fixture.destination.received.slice(before) };
 };
 
 /** The request that arrives, of one that passes. */
 const arriving = async (sent: Sent): Promise<Message> => {
-  const { told, received } = await exchange(sent);
-  expect(statusOf(told), told.body.toString()).toBe(200);
+  const { result, received } = await exchange(sent);
+  expect(statusOf(result), result.body.toString()).toBe(200);
   expect(received).toHaveLength(1);
   return received[0] as Message;
 };
 
 const refusalOf = async (sent: Sent) => {
-  const { told } = await nothingReaches(house, () => exchange(sent));
-  return proxyErrorIn(told);
+  const { result } = await nothingReaches(fixture, () => exchange(sent));
+  return proxyErrorIn(result);
 };
 
 const answerOf = (body: string | Uint8Array, ...lines: string[]): Buffer => {
@@ -89,7 +89,7 @@ const answerOf = (body: string | Uint8Array, ...lines: string[]): Buffer => {
 
 /** What the caller gets of an answer. */
 const answered = async (key: string, body: string | Uint8Array, ...lines: string[]): Promise<Message> =>
-  (await exchange({ key, answer: answerOf(body, ...lines) })).told;
+  (await exchange({ key, answer: answerOf(body, ...lines) })).result;
 
 /** The lines that a message has beyond those that we add. */
 const theirs = ({ headers }: Message): string[] =>
@@ -135,13 +135,13 @@ describe('a body that nothing changes', () => {
     await fc.assert(
       fc.asyncProperty(spelledJson, fc.constantFrom('none', 'both', 'parsed'), async (text, which) => {
         const key = identity[which as keyof typeof identity];
-        const { told, received } = await exchange({
+        const { result, received } = await exchange({
           key,
           lines: [JSON_TYPE],
           body: text,
           answer: answerOf(text, JSON_TYPE),
         });
-        expect([statusOf(told), told.body.toString()]).toEqual([200, text]);
+        expect([statusOf(result), result.body.toString()]).toEqual([200, text]);
         expect(received[0]?.body.toString()).toBe(text);
       }),
       {
@@ -171,9 +171,9 @@ describe('a body that nothing changes', () => {
   ])('leaves byte for byte with its type: %s', async (_, type, body) => {
     const line = `Content-Type:${type}`;
     for (const key of [identity.none, identity.both, identity.parsed]) {
-      const { told, received } = await exchange({ key, lines: [line], body, answer: answerOf(body, line) });
-      expect(statusOf(told), told.body.toString()).toBe(200);
-      for (const message of [received[0] as Message, told]) {
+      const { result, received } = await exchange({ key, lines: [line], body, answer: answerOf(body, line) });
+      expect(statusOf(result), result.body.toString()).toBe(200);
+      for (const message of [received[0] as Message, result]) {
         expect(message.body.equals(body)).toBe(true);
         expect(valuesOf(message, 'content-type')).toEqual([type]);
       }
@@ -190,13 +190,13 @@ describe('a body that nothing changes', () => {
     const digest = `sha-256=:${createHash('sha256').update(body).digest('base64')}:`;
     const lines = [`content-ENCODING: ${coding}`, JSON_TYPE, `Content-Digest: ${digest}`];
     for (const key of [identity.both, identity.parsed]) {
-      const { told, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
-      expect(statusOf(told), told.body.toString()).toBe(200);
+      const { result, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
+      expect(statusOf(result), result.body.toString()).toBe(200);
       const [message] = received as [Message];
       expect(theirs(message)).toEqual(lines);
-      for (const { body: came } of [message, told]) expect(came.equals(body)).toBe(true);
-      expect(valuesOf(told, 'content-encoding')).toEqual([coding]);
-      expect(valuesOf(told, 'content-digest')).toEqual([digest]);
+      for (const { body: came } of [message, result]) expect(came.equals(body)).toBe(true);
+      expect(valuesOf(result, 'content-encoding')).toEqual([coding]);
+      expect(valuesOf(result, 'content-digest')).toEqual([digest]);
     }
   });
 
@@ -208,8 +208,8 @@ describe('a body that nothing changes', () => {
       [`return { body: args.body, headers: { ...args.headers, 'content-type': 'text/json' } };`, text],
     ] as const) {
       const key = await keyOf(code, code);
-      const { told, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
-      for (const message of [received[0] as Message, told]) {
+      const { result, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
+      for (const message of [received[0] as Message, result]) {
         expect(message.body.toString()).toBe(seen);
         expect(valuesOf(message, 'content-encoding')).toEqual([]);
       }
@@ -232,14 +232,14 @@ describe('a body that nothing changes', () => {
   });
 
   test('reaches code decoded, where code asked a proxy whose code left it', async () => {
-    house.destination.script = receiving(
-      house.destination,
+    fixture.destination.script = receiving(
+      fixture.destination,
       answerOf(gzipSync(text), 'Content-Encoding: gzip', JSON_TYPE),
     );
-    const { id: application } = await makeApplication(house.server, { permissions: ['token:use'] });
+    const { id: application } = await makeApplication(fixture.server, { permissions: ['token:use'] });
     const code = codeOf(`return { raw: await svc.proxy.get({ headers: { 'svc-proxy-key': args.key } }) };`);
-    const reactor = await makeReactor(house.server, { code, application: { application_id: application } });
-    const raw = await rawOf(react(house.server, reactor, { key: identity.response }));
+    const reactor = await makeReactor(fixture.server, { code, application: { application_id: application } });
+    const raw = await rawOf(react(fixture.server, reactor, { key: identity.response }));
     expect(raw).toMatchObject({ status: 200, body: { amount: 1.1 } });
     expect(raw.headers).not.toHaveProperty('content-encoding');
   });
@@ -250,8 +250,8 @@ describe('a body that nothing changes', () => {
     const lines = ['Content-Type: text/csv'];
     const sentence = 'must be in UTF-8, or in the charset that it says';
     expect((await refusalOf({ key: await keyOf(append), lines, body: broken })).errors).toEqual({ body: [sentence] });
-    const told = await answered(await keyOf(undefined, append), broken, ...lines);
-    expect(proxyErrorIn(told)).toMatchObject({ status: 502, detail: expect.stringContaining(sentence) });
+    const result = await answered(await keyOf(undefined, append), broken, ...lines);
+    expect(proxyErrorIn(result)).toMatchObject({ status: 502, detail: expect.stringContaining(sentence) });
   });
 
   test('that code changes is written in its charset, JSON with escapes for the rest', async () => {
@@ -295,8 +295,8 @@ test('raw_body and raw_headers are as they came, in every charset', async () => 
     ['utf-8', Buffer.from('{"a":"\u3042"}')],
   ] as const) {
     const line = `Content-Type: application/json; charset=${charset}`;
-    const { told, received } = await exchange({ key, lines: [line], body, answer: answerOf(body, line) });
-    for (const message of [received[0] as Message, told]) {
+    const { result, received } = await exchange({ key, lines: [line], body, answer: answerOf(body, line) });
+    for (const message of [received[0] as Message, result]) {
       const [a, raw, headers] = JSON.parse(message.body.toString());
       expect([a, Buffer.from(raw, 'base64').equals(body)], charset).toEqual(['\u3042', true]);
       expect(headers).toContainEqual(['Content-Type', `application/json; charset=${charset}`]);
@@ -313,9 +313,9 @@ describe('a document that declares its charset', () => {
     const body = Buffer.from(documentOf('shift_jis', '\x83\x7b'), 'latin1');
     const changed = Buffer.from(documentOf('shift_jis', '\x83\x7b\x82\xa0'), 'latin1');
     const key = await keyOf(code, code);
-    const { told, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
-    expect(statusOf(told), told.body.toString()).toBe(200);
-    for (const message of [received[0] as Message, told]) expect(message.body.equals(changed)).toBe(true);
+    const { result, received } = await exchange({ key, lines, body, answer: answerOf(body, ...lines) });
+    expect(statusOf(result), result.body.toString()).toBe(200);
+    for (const message of [received[0] as Message, result]) expect(message.body.equals(changed)).toBe(true);
   });
 
   /** The bytes of "é" in each charset, and in which they are read. */
@@ -338,11 +338,11 @@ describe('a document that declares its charset', () => {
       const show = `return { body: { read: [...args.body].find((each) => each > '\\x7f' && each !== '\ufeff') },
       headers: { ...args.headers, 'content-type': 'application/json' } };`;
       const key = await keyOf(show, show);
-      const { told, received } = await exchange({ key, lines: asked, body, answer: answerOf(body, ...asked) });
-      for (const message of [received[0] as Message, told])
+      const { result, received } = await exchange({ key, lines: asked, body, answer: answerOf(body, ...asked) });
+      for (const message of [received[0] as Message, result])
         expect(JSON.parse(message.body.toString()), message.body.toString()).toEqual({ read });
       const both = await exchange({ key: identity.both, lines: asked, body, answer: answerOf(body, ...asked) });
-      for (const message of [both.received[0] as Message, both.told]) expect(message.body.equals(body)).toBe(true);
+      for (const message of [both.received[0] as Message, both.result]) expect(message.body.equals(body)).toBe(true);
       const append = `return { body: args.body.replace('</a>', '${read}</a>'), headers: args.headers };`;
       const changed = await arriving({ key: await keyOf(append), lines: asked, body });
       expect(changed.body.equals(Buffer.from(mark + documentOf(label, e + e), 'latin1'))).toBe(true);
@@ -387,8 +387,8 @@ describe('headers', () => {
 
   test('of an answer too', async () => {
     const lines = ['X-Own: 1', 'SET-Cookie: a=1', 'x-own: 2,3', 'Set-cookie: b=2', 'ETag: "x"'];
-    const told = await answered(identity.response, 'x', ...lines);
-    expect(theirs(told).filter((line) => /^(?:x-own|set-cookie|etag):/i.test(line))).toEqual(lines);
+    const result = await answered(identity.response, 'x', ...lines);
+    expect(theirs(result).filter((line) => /^(?:x-own|set-cookie|etag):/i.test(line))).toEqual(lines);
   });
 
   test('that code changes keep their place and spelling, new ones stand behind, others are gone', async () => {
@@ -455,18 +455,18 @@ describe('a target', () => {
     ['/proxy/x?', "/base?k='1'", "/base/x?k='1'"],
     ["/proxy/x?$filter=Name eq 'O''Neil'".replaceAll(' ', '%20'), '', "/x?$filter=Name%20eq%20'O''Neil'"],
   ])('%s behind %j is sent as %s, and code sees it so', async (target, base, sent) => {
-    const destination_url = house.url + base;
-    const told = `return { body: args.url, headers: args.headers };`;
-    const { key } = await makeProxy(house, { destination_url, request_transform: { code: codeOf(told) } });
+    const destination_url = fixture.url + base;
+    const result = `return { body: args.url, headers: args.headers };`;
+    const { key } = await makeProxy(fixture, { destination_url, request_transform: { code: codeOf(result) } });
     const message = await arriving({ key, target, body: 'x' });
     expect(message.start).toBe(`POST ${sent} HTTP/1.1`);
-    expect(message.body.toString()).toBe(house.url + sent);
-    const { start } = await arriving({ key: (await makeProxy(house, { destination_url })).key, target });
+    expect(message.body.toString()).toBe(fixture.url + sent);
+    const { start } = await arriving({ key: (await makeProxy(fixture, { destination_url })).key, target });
     expect(start).toBe(`POST ${sent} HTTP/1.1`);
   });
 
   test('has an apostrophe of a value percent-encoded, so that it ends no text', async () => {
-    const name = await tokenOf(house.server, "O'Neil");
+    const name = await tokenOf(fixture.server, "O'Neil");
     const target = `/proxy?$filter=Name%20eq%20'${encodeURIComponent(`{{ ${name} }}`)}'`;
     const { start } = await arriving({ key: identity.none, target });
     expect(start).toBe(`POST /?$filter=Name%20eq%20'O%27Neil' HTTP/1.1`);
@@ -496,20 +496,20 @@ describe('what code cannot see exactly', () => {
     const body = Buffer.from(text, 'latin1');
     const subject = place === '' ? 'The' : 'A member in the';
     for (const key of [identity.response, await keyOf(undefined, `return { body: 'fixed', headers: {} };`)]) {
-      const told = await answered(key, body, JSON_TYPE, 'X-Canary: 1');
-      expect(proxyErrorIn(told)).toMatchObject({
+      const result = await answered(key, body, JSON_TYPE, 'X-Canary: 1');
+      expect(proxyErrorIn(result)).toMatchObject({
         status: 502,
         detail: `${subject} body of the destination's answer ${sentence}. ${MAY_HAVE_ACTED}`,
       });
-      expect(valuesOf(told, 'x-canary')).toEqual([]);
+      expect(valuesOf(result, 'x-canary')).toEqual([]);
     }
     const plain = await answered(identity.none, body, JSON_TYPE);
     expect(plain.body.equals(body)).toBe(true);
   });
 
   test('has no name in the error that may be a value', async () => {
-    const told = await answered(identity.response, '{"4242424242424242":{"a":1,"a":2}}', JSON_TYPE);
-    expect(proxyErrorIn(told).detail).toBe(
+    const result = await answered(identity.response, '{"4242424242424242":{"a":1,"a":2}}', JSON_TYPE);
+    expect(proxyErrorIn(result).detail).toBe(
       `A member in the body of the destination's answer must not be there twice in one object. ${MAY_HAVE_ACTED}`,
     );
   });
@@ -520,8 +520,8 @@ describe('what code cannot see exactly', () => {
     const body = '{"id":9007199254740993,"ok":true}';
     for (const code of [`const body = ${RAW};`, `args.body = ${RAW}; const { body } = args;`]) {
       const read = await keyOf(undefined, `${code} return { body, headers: args.headers };`);
-      const told = await answered(read, body, JSON_TYPE);
-      expect(JSON.parse(told.body.toString())).toEqual({ id: '9007199254740993', ok: true });
+      const result = await answered(read, body, JSON_TYPE);
+      expect(JSON.parse(result.body.toString())).toEqual({ id: '9007199254740993', ok: true });
     }
   });
 
@@ -530,9 +530,9 @@ describe('what code cannot see exactly', () => {
     async (reading) => {
       for (const [text, place, sentence] of LOSSES) {
         const key = await keyOf(undefined, `args.raw_body; ${reading}; return { body: 'fixed', headers: {} };`);
-        const told = await answered(key, Buffer.from(text, 'latin1'), JSON_TYPE);
+        const result = await answered(key, Buffer.from(text, 'latin1'), JSON_TYPE);
         const subject = place === '' ? 'The' : 'A member in the';
-        expect(proxyErrorIn(told)).toMatchObject({
+        expect(proxyErrorIn(result)).toMatchObject({
           status: 500,
           errors: {
             error: [
@@ -545,13 +545,13 @@ describe('what code cannot see exactly', () => {
   );
 
   test.each(LOSSES)('is an error of svc.proxy that says so: %s', async (text, place, sentence) => {
-    house.destination.script = receiving(house.destination, answerOf(Buffer.from(text, 'latin1'), JSON_TYPE));
-    const { id: application } = await makeApplication(house.server, { permissions: ['token:use'] });
+    fixture.destination.script = receiving(fixture.destination, answerOf(Buffer.from(text, 'latin1'), JSON_TYPE));
+    const { id: application } = await makeApplication(fixture.server, { permissions: ['token:use'] });
     const code = codeOf(`try { return { raw: await svc.proxy.get({ headers: { 'svc-proxy-url': args.url } }) }; }
       catch (error) { return { raw: error.message }; }`);
-    const reactor = await makeReactor(house.server, { code, application: { application_id: application } });
+    const reactor = await makeReactor(fixture.server, { code, application: { application_id: application } });
     const subject = place === '' ? 'The' : 'A member in the';
-    const raw = await rawOf(react(house.server, reactor, { url: house.url }));
+    const raw = await rawOf(react(fixture.server, reactor, { url: fixture.url }));
     expect(raw).toBe(`${subject} body of the answer ${sentence}.`);
   });
 });
@@ -596,7 +596,7 @@ describe('a digest of the body', () => {
   });
 
   test('that the caller or code sets anew leaves, as does one of another place than the body', async () => {
-    const digest = await tokenOf(house.server, 'the digest');
+    const digest = await tokenOf(fixture.server, 'the digest');
     const header = `Content-MD5: {{ ${digest} }}`;
     const message = await arriving({ key: identity.none, lines: [JSON_TYPE, header], body: withValue() });
     expect(valuesOf(message, 'content-md5')).toEqual(['the digest']);

@@ -10,31 +10,31 @@ import {
   proxyErrorIn,
   proxyErrorOf,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   statusOf,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
 } from './support/proxy.ts';
 import { tokenOf as tokenOn, usesOf, withoutLog } from './support/reactors.ts';
 import type { Answer, RequestOptions } from './support/server.ts';
 import { withoutDrawn } from './support/text.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 afterEach(() => {
-  house.destination.script = receiving(house.destination, OK);
+  fixture.destination.script = receiving(fixture.destination, OK);
 });
 
 const CARD = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '737' };
 const UNKNOWN = '00000000-0000-4000-8000-000000000000';
 
-const tokenOf = (data: unknown, more: object = {}): Promise<string> => tokenOn(house.server, data, more);
+const tokenOf = (data: unknown, more: object = {}): Promise<string> => tokenOn(fixture.server, data, more);
 
 const forward = (path: string, options: RequestOptions = {}, method = 'POST'): Promise<Answer> =>
-  house.forward(method, path, options);
+  fixture.forward(method, path, options);
 
 const typed = (type: string, body: string | Uint8Array<ArrayBuffer>): RequestOptions => ({
   headers: { 'content-type': type },
@@ -43,11 +43,11 @@ const typed = (type: string, body: string | Uint8Array<ArrayBuffer>): RequestOpt
 
 /** Forwards it, and says what arrived. */
 const arriving = async (path: string, options: RequestOptions = {}, method = 'POST'): Promise<Message> => {
-  const before = house.destination.received.length;
+  const before = fixture.destination.received.length;
   const answer = await forward(path, options, method);
   expect(answer.status, answer.text).toBe(200);
-  expect(house.destination.received).toHaveLength(before + 1);
-  return house.last();
+  expect(fixture.destination.received).toHaveLength(before + 1);
+  return fixture.last();
 };
 
 const arrivingBody = async (options: RequestOptions): Promise<string> => {
@@ -60,9 +60,9 @@ const targetOf = ({ start }: Message): string => start.split(' ')[1] as string;
 
 /** The problem that a request is refused with; nothing of it left, and no value is in the answer or the log. */
 const refusalOf = async (ask: () => Promise<Answer>, values: string[] = []) => {
-  const linesBefore = house.server.logLines.length;
-  const answer = await nothingReaches(house, ask);
-  const lines = house.server.logLines.slice(linesBefore).join('');
+  const linesBefore = fixture.server.logLines.length;
+  const answer = await nothingReaches(fixture, ask);
+  const lines = fixture.server.logLines.slice(linesBefore).join('');
   for (const value of values) {
     expect(answer.text).not.toContain(value);
     expect(lines).not.toContain(value);
@@ -129,7 +129,7 @@ describe('where expressions stand', () => {
     expect(targetOf(message)).toBe('/one?q=two');
     expect(valuesOf(message, 'x-value')).toEqual(['one-two']);
     expect(message.body.toString()).toBe('["two"]');
-    const uses = await usesOf(house.server, one, two);
+    const uses = await usesOf(fixture.server, one, two);
     expect(uses.flatMap(({ entity_ids }) => entity_ids).toSorted()).toEqual([one, two].toSorted());
   });
 
@@ -249,7 +249,7 @@ describe('a value is a value', () => {
     expect(JSON.parse(message.body.toString())).toEqual({ whole: value, mixed: `a${value}` });
     for (const type of ['text/plain', 'application/xml', 'application/x-www-form-urlencoded'])
       expect(decodeURIComponent(await arrivingBody(typed(type, `a={{${id}}}`)))).toBe(`a=${value}`);
-    expect(await usesOf(house.server, other)).toEqual([]);
+    expect(await usesOf(fixture.server, other)).toEqual([]);
   });
 
   const awkward = 'a"b\'c\\d<e>&f]]>g\r\nh\ti{{j}}k=l&m;n%26o+p--q?>r\u2028s\u{1f600}é';
@@ -335,7 +335,7 @@ describe('a value is a value', () => {
     const message = await arriving(`/proxy/{{${id}}}?q={{${id}}}`, {}, 'GET');
     const encoded = 'a%0D%0AHost%3A%20evil%0D%0A%0D%0Ab';
     expect(targetOf(message)).toBe(`/${encoded}?q=${encoded}`);
-    expect(valuesOf(message, 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesOf(message, 'host')).toEqual([new URL(fixture.url).host]);
   });
 
   test('a complex one goes into a header as compact JSON', async () => {
@@ -432,9 +432,9 @@ describe('what is no expression', () => {
 describe('where no expression is looked for', () => {
   test('host, method, destination, the key of a proxy, and headers that are not forwarded', async () => {
     const id = await tokenOf('upstream.test');
-    const proxy = await makeProxy(house);
+    const proxy = await makeProxy(fixture);
     const keyToken = await tokenOf(proxy.key);
-    const { port } = new URL(house.url);
+    const { port } = new URL(fixture.url);
     const urls = [`https://{{${id}}}:${port}`, `https://{{ ${id} }}/`, `https://upstream.test:{{${id}}}/`, `{{${id}}}`];
     for (const url of urls) {
       const problem = await refusalOf(() => forward('/proxy', { headers: { 'svc-proxy-url': url } }));
@@ -445,9 +445,9 @@ describe('where no expression is looked for', () => {
     );
     expect(await refusalOf(() => forward(`/proxy?svc-proxy-key={{${keyToken}}}`))).toMatchObject({ status: 404 });
 
-    const used = await usesOf(house.server, id, keyToken);
-    const answer = await house.ask(
-      house.head(
+    const used = await usesOf(fixture.server, id, keyToken);
+    const answer = await fixture.ask(
+      fixture.head(
         'GET /proxy',
         `Host: {{${UNKNOWN}}}`,
         `SVC-TRACE-ID: {{${UNKNOWN}}}`,
@@ -457,14 +457,14 @@ describe('where no expression is looked for', () => {
       ),
     );
     expect(statusOf(answer)).toBe(200);
-    expect(valuesOf(house.last(), 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesOf(fixture.last(), 'host')).toEqual([new URL(fixture.url).host]);
     expect(used).toEqual([]);
-    const method = await nothingReaches(house, () => house.ask(house.head(`{{${id}}} /proxy`)));
+    const method = await nothingReaches(fixture, () => fixture.ask(fixture.head(`{{${id}}} /proxy`)));
     expect(statusOf(method)).toBe(400);
   });
 
   test('the path and query of a destination with a path and query of its own', async () => {
-    const base = `${house.url}/base/%7B%7B${UNKNOWN}%7D%7D?a=%7B%7B${UNKNOWN}%7D%7D`;
+    const base = `${fixture.url}/base/%7B%7B${UNKNOWN}%7D%7D?a=%7B%7B${UNKNOWN}%7D%7D`;
     const message = await arriving('/proxy/x?b=1', { headers: { 'svc-proxy-url': base } });
     expect(targetOf(message)).toBe(`/base/%7B%7B${UNKNOWN}%7D%7D/x?a=%7B%7B${UNKNOWN}%7D%7D&b=1`);
   });
@@ -473,7 +473,7 @@ describe('where no expression is looked for', () => {
 describe('tokens out of reach', () => {
   test('unknown and deleted ones are named, and nothing of the others is sent or logged', async () => {
     const [good, gone] = [await tokenOf('the-value'), await tokenOf('gone')];
-    expect((await house.server.request('DELETE', `/tokens/${gone}`)).status).toBe(204);
+    expect((await fixture.server.request('DELETE', `/tokens/${gone}`)).status).toBe(204);
     for (const each of places) {
       const [path, options] = each.with(`{{${good}}} {{${gone}}} {{${UNKNOWN}}}`);
       const problem = await refusalOf(() => forward(path, options), ['the-value']);
@@ -484,11 +484,11 @@ describe('tokens out of reach', () => {
         errors: {},
       });
     }
-    expect(await usesOf(house.server, good, gone)).toEqual([]);
+    expect(await usesOf(fixture.server, good, gone)).toEqual([]);
   });
 
   test('expired ones are as good as gone', async () => {
-    const { clock } = house.server;
+    const { clock } = fixture.server;
     const id = await tokenOf('the-value', { expires_at: new Date(Date.now() + 3_600_000).toISOString() });
     await arriving('/proxy', { json: `{{${id}}}` });
     clock.offsetMs += 3_600_001;
@@ -501,7 +501,7 @@ describe('tokens out of reach', () => {
   });
 
   test('a security code that is out of time is not in the card any more', async () => {
-    const { clock, ctx } = house.server;
+    const { clock, ctx } = fixture.server;
     const id = await tokenOf(CARD, { type: 'card' });
     expect(JSON.parse(await arrivingBody({ json: `{{${id}}}` }))).toEqual(CARD);
     clock.offsetMs += ctx.config.cvcTtlMs;
@@ -521,7 +521,7 @@ describe('tokens out of reach', () => {
   });
 
   test('without token:use on the container of one of them it is 403, and nothing is sent', async () => {
-    const { server } = house;
+    const { server } = fixture;
     const [low, high] = [
       await tokenOf('the-low', { containers: ['/general/low/'] }),
       await tokenOf('the-high', { containers: ['/general/high/'] }),
@@ -545,7 +545,7 @@ describe('tokens out of reach', () => {
   });
 
   test("another tenant's are unknown in every place, to the byte, and are not in its log", async () => {
-    const { server } = house;
+    const { server } = fixture;
     const other = await server.newTenant();
     const theirs = await tokenOn(server, 'the-value', {}, other.api_key);
     const logOf = () => server.sql('SELECT id FROM audit_log WHERE tenant_id = $1 ORDER BY id', [other.tenant_id]);
@@ -554,7 +554,7 @@ describe('tokens out of reach', () => {
       const textOf = async (id: string): Promise<string> => {
         const [path, options] = each.with(`{{${id}}}`);
         const headers = { ...options.headers, 'svc-trace-id': 'trace' };
-        const answer = await nothingReaches(house, () => forward(path, { ...options, headers }));
+        const answer = await nothingReaches(fixture, () => forward(path, { ...options, headers }));
         expect(answer.status).toBe(400);
         return answer.text.replaceAll(id, 'ID');
       };
@@ -566,7 +566,7 @@ describe('tokens out of reach', () => {
 
   test('while the log cannot be written nothing leaves, from any place', async () => {
     const id = await tokenOf('the-value');
-    await withoutLog(house.server, async () => {
+    await withoutLog(fixture.server, async () => {
       for (const each of places) {
         const [path, options] = each.with(`{{${id}}}`);
         const problem = await refusalOf(() => forward(path, options), ['the-value']);
@@ -580,7 +580,7 @@ describe('tokens out of reach', () => {
 describe('how many', () => {
   const ids: string[] = [];
   beforeAll(async () => {
-    const answer = await house.server.tokenize(Array.from({ length: 101 }, (_, index) => `v${index}`));
+    const answer = await fixture.server.tokenize(Array.from({ length: 101 }, (_, index) => `v${index}`));
     expect(answer.status).toBe(200);
     ids.push(...(answer.body as string[]));
   });
@@ -650,13 +650,13 @@ describe('who may put values in', () => {
   const withKey = (key: string): RequestOptions => ({ key: null, headers: { 'svc-proxy-key': key } });
 
   test('with the key of a proxy that asks for an API key it is 401 without one', async () => {
-    const { key } = await makeProxy(house, { require_auth: true });
+    const { key } = await makeProxy(fixture, { require_auth: true });
     expect(await refusalOf(() => forward('/proxy', withKey(key)))).toMatchObject({ status: 401 });
   });
 
   test('without an API key and without an application, any expression is 403', async () => {
     const id = await tokenOf('the-value');
-    const { key } = await makeProxy(house, { require_auth: false });
+    const { key } = await makeProxy(fixture, { require_auth: false });
     await arriving('/proxy', { ...withKey(key), body: Buffer.from('no expression') });
     for (const each of places)
       for (const named of [id, UNKNOWN]) {
@@ -665,16 +665,16 @@ describe('who may put values in', () => {
         const problem = await refusalOf(() => forward(path, { ...options, key: null, headers }), ['the-value']);
         expect(problem.status, each.where).toBe(403);
       }
-    expect(await usesOf(house.server, id)).toEqual([]);
+    expect(await usesOf(fixture.server, id)).toEqual([]);
   });
 
   test('a proxy that is changed to require an API key requires it at the next request', async () => {
-    const { id, key } = await makeProxy(house, { require_auth: false });
+    const { id, key } = await makeProxy(fixture, { require_auth: false });
     await arriving('/proxy', withKey(key));
-    const running = await house.connect();
+    const running = await fixture.connect();
     running.send(`POST /proxy HTTP/1.1\r\nHost: x\r\nSVC-PROXY-KEY: ${key}\r\nContent-Length: 4\r\n\r\n`);
-    const changed = await house.server.request('PUT', `/proxies/${id}`, {
-      json: { name: 'Proxy', destination_url: house.url, require_auth: true },
+    const changed = await fixture.server.request('PUT', `/proxies/${id}`, {
+      json: { name: 'Proxy', destination_url: fixture.url, require_auth: true },
     });
     expect(changed.status, changed.text).toBe(200);
     expect(await refusalOf(() => forward('/proxy', withKey(key)))).toMatchObject({ status: 401 });
@@ -685,7 +685,7 @@ describe('who may put values in', () => {
   });
 
   test('the keys of two proxies in one request are 400', async () => {
-    const [one, two] = [await makeProxy(house), await makeProxy(house)];
+    const [one, two] = [await makeProxy(fixture), await makeProxy(fixture)];
     const headers = { 'svc-proxy-key': one.key };
     const problem = await refusalOf(() => forward(`/proxy?svc-proxy-key=${two.key}`, { headers }));
     expect([problem.status, Object.keys(problem.errors)]).toEqual([400, ['SVC-PROXY-KEY']]);
@@ -693,6 +693,6 @@ describe('who may put values in', () => {
 });
 
 test('errors of the proxy read from the wire have its frame and its place', async () => {
-  const answer = await nothingReaches(house, () => house.ask(house.head('GET /proxy/{{')));
+  const answer = await nothingReaches(fixture, () => fixture.ask(fixture.head('GET /proxy/{{')));
   expect(proxyErrorIn(answer)).toMatchObject({ status: 400, errors: { path: ['must close every {{ with }}'] } });
 });

@@ -91,11 +91,11 @@ const pass = (server: TestServer, to: string | StoredProxy, { path, headers, ...
 /** Far more than a tenant has connections. */
 const FLOOD = 500;
 
-type Timed = { told: WireAnswer; ms: number };
+type Timed = { result: WireAnswer; ms: number };
 
 const timed = async (work: Promise<WireAnswer>): Promise<Timed> => {
   const from = performance.now();
-  return { told: await work, ms: performance.now() - from };
+  return { result: await work, ms: performance.now() - from };
 };
 
 /** Of the one server whose destinations use up their time; as far apart as the real ones, and shorter. */
@@ -184,8 +184,8 @@ describe('while destinations take their time', () => {
     for (let each = 0; each < 20; each += 1) {
       const id = await tokenOf(server, 'value', {}, otherTenant.api_key);
       const headers = { 'content-type': 'text/plain' };
-      const told = await pass(server, to, { key: otherTenant.api_key, body: `{{ ${id} }}`, headers });
-      expect(told.status).toBe(200);
+      const result = await pass(server, to, { key: otherTenant.api_key, body: `{{ ${id} }}`, headers });
+      expect(result.status).toBe(200);
       expect((await server.request('GET', `/tokens/${id}`, { key: otherTenant.api_key })).status).toBe(200);
     }
     const own = await tokenOf(server, 'value', {}, flooder.api_key);
@@ -194,9 +194,9 @@ describe('while destinations take their time', () => {
   });
 
   test('one that sends without end to code is a 413 once it is more than code may see', async () => {
-    const { told } = await slowly.begun.seenEndless;
-    expect(told.status).toBe(413);
-    problemIn(told);
+    const { result } = await slowly.begun.seenEndless;
+    expect(result.status).toBe(413);
+    problemIn(result);
   });
 });
 
@@ -246,9 +246,9 @@ describe('what may be named', () => {
     const urls = [...refused, `https://127.0.0.1:${decoy.port}/`, `https://2130706433:${decoy.port}/`];
     const seen = await during(async () => {
       for (const each of urls) {
-        const told = await pass(server, asHeader(each), { body: CANARY });
-        expect(told.status, each).toBe(400);
-        expect(Object.keys(problemIn(told).errors), each).toEqual(['SVC-PROXY-URL']);
+        const result = await pass(server, asHeader(each), { body: CANARY });
+        expect(result.status, each).toBe(400);
+        expect(Object.keys(problemIn(result).errors), each).toEqual(['SVC-PROXY-URL']);
       }
     });
     expect(seen).toEqual({ lookups: [], connections: 0 });
@@ -257,9 +257,9 @@ describe('what may be named', () => {
   test('none of them can be the destination of a stored proxy', async () => {
     const seen = await during(async () => {
       for (const destination_url of refused) {
-        const told = await server.request('POST', '/proxies', { json: { name: 'Proxy', destination_url } });
-        expect(told.status, destination_url).toBe(400);
-        expect(Object.keys(told.body.errors), destination_url).toEqual(['destination_url']);
+        const result = await server.request('POST', '/proxies', { json: { name: 'Proxy', destination_url } });
+        expect(result.status, destination_url).toBe(400);
+        expect(Object.keys(result.body.errors), destination_url).toEqual(['destination_url']);
       }
     });
     expect(seen).toEqual({ lookups: [], connections: 0 });
@@ -270,9 +270,9 @@ describe('what may be named', () => {
     const host = await tokenOf(server, 'good.test');
     const seen = await during(async () => {
       for (const each of [`{{ ${whole} }}`, `https://{{${host}}}:${decoy.port}/`]) {
-        const told = await pass(server, each, { body: CANARY });
-        expect(told.status, each).toBe(400);
-        expect(Object.keys(problemIn(told).errors)).toEqual(['SVC-PROXY-URL']);
+        const result = await pass(server, each, { body: CANARY });
+        expect(result.status, each).toBe(400);
+        expect(Object.keys(problemIn(result).errors)).toEqual(['SVC-PROXY-URL']);
       }
     });
     expect(seen).toEqual({ lookups: [], connections: 0 });
@@ -339,9 +339,9 @@ describe('what may be named', () => {
       for (const to of [moving, proxy]) {
         expect((await pass(server, to, { headers: { 'x-close': '1' } })).status).toBe(200);
         await until(() => decoy.openCount() === 0);
-        const told = await pass(server, to, { body: CANARY });
-        expect(told.status).toBe(400);
-        problemIn(told);
+        const result = await pass(server, to, { body: CANARY });
+        expect(result.status).toBe(400);
+        problemIn(result);
       }
     });
     expect(seen).toEqual({ lookups: Array(4).fill('moving.test'), connections: 2 });
@@ -352,9 +352,9 @@ describe('what may be named', () => {
     resolvers.set('failing.test', () => Promise.reject(new Error('no such name')));
     resolvers.set('silent.test', () => new Promise(() => {}));
     for (const host of ['nowhere.test', 'failing.test', 'silent.test']) {
-      const told = await pass(server, `https://${host}/`, { body: CANARY });
-      expect(told.status, host).toBe(502);
-      expect(problemIn(told).detail).toBe('The name of the destination could not be resolved.');
+      const result = await pass(server, `https://${host}/`, { body: CANARY });
+      expect(result.status, host).toBe(502);
+      expect(problemIn(result).detail).toBe('The name of the destination could not be resolved.');
     }
   });
 });
@@ -393,10 +393,10 @@ describe('a connection that is not secure', () => {
     });
     const headers = { 'content-type': 'text/plain', 'x-canary': CANARY };
     for (const to of [`https://${host}:${portOf(host)}`, proxy]) {
-      const told = await pass(server, to, { body: `{{ ${id} }}`, path: `/proxy/${CANARY}`, headers });
-      expect(told.status).toBe(502);
-      expect(problemIn(told).detail).toBe(`No secure connection to the destination could be made. ${LOCAL_HINT}`);
-      expect(told.headers['svc-proxy-destination-status']).toBeUndefined();
+      const result = await pass(server, to, { body: `{{ ${id} }}`, path: `/proxy/${CANARY}`, headers });
+      expect(result.status).toBe(502);
+      expect(problemIn(result).detail).toBe(`No secure connection to the destination could be made. ${LOCAL_HINT}`);
+      expect(result.headers['svc-proxy-destination-status']).toBeUndefined();
     }
     const upstream = upstreams.get(host);
     if (upstream === undefined) {
@@ -414,8 +414,8 @@ describe('a connection that is not secure', () => {
   test('where it is secure, the same request arrives', async () => {
     const id = await tokenOf(server, CANARY);
     const headers = { 'content-type': 'text/plain' };
-    const told = await pass(server, `https://good.test:${portOf('good.test')}`, { body: `{{ ${id} }}`, headers });
-    expect(told.status).toBe(200);
+    const result = await pass(server, `https://good.test:${portOf('good.test')}`, { body: `{{ ${id} }}`, headers });
+    expect(result.status).toBe(200);
     expect(upstreams.get('good.test')?.received[0]?.body.toString()).toBe(CANARY);
   });
 
@@ -423,9 +423,9 @@ describe('a connection that is not secure', () => {
     const upstream = await startUpstream({ hosts: HOSTS });
     const own = await openServer({ 'gone.test': upstream.port });
     await upstream.close();
-    const told = await pass(own, `https://gone.test:${upstream.port}`, { body: CANARY });
-    expect(told.status).toBe(502);
-    expect(problemIn(told).detail).toBe('The destination could not be reached.');
+    const result = await pass(own, `https://gone.test:${upstream.port}`, { body: CANARY });
+    expect(result.status).toBe(502);
+    expect(problemIn(result).detail).toBe('The destination could not be reached.');
   });
 });
 
@@ -487,9 +487,9 @@ describe('answers', () => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored, seen]) {
       const before = upstream.connectionCount();
-      const told = await pass(server, to, { body: CANARY });
-      expect(told.status).toBe(502);
-      problemIn(told);
+      const result = await pass(server, to, { body: CANARY });
+      expect(result.status).toBe(502);
+      problemIn(result);
       expect(upstream.connectionCount() - before).toBeLessThanOrEqual(1);
       await until(() => upstream.openCount() === 0);
     }
@@ -503,23 +503,23 @@ describe('answers', () => {
   ])('one that breaks off %s is never a whole answer, and under a transform a 502', async (_, bytes) => {
     const { named, stored, seen } = await waysTo(bytes);
     for (const to of [named, stored]) {
-      const told = await pass(server, to, { body: CANARY });
-      expect([told.status, told.isWhole]).toEqual([200, false]);
+      const result = await pass(server, to, { body: CANARY });
+      expect([result.status, result.isWhole]).toEqual([200, false]);
     }
-    const told = await pass(server, seen, { body: CANARY });
-    expect(told.status).toBe(502);
-    expect(problemIn(told).detail).toBe('The destination closed the connection. It may have acted on the request.');
-    expect(told.body.toString()).not.toContain('half');
+    const result = await pass(server, seen, { body: CANARY });
+    expect(result.status).toBe(502);
+    expect(problemIn(result).detail).toBe('The destination closed the connection. It may have acted on the request.');
+    expect(result.body.toString()).not.toContain('half');
     await until(() => upstream.openCount() === 0);
   });
 
   test('one that is small and breaks off at once is a 502 of the proxy, however it was asked for', async () => {
     const { named, stored, seen } = await waysTo('HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nhalf');
     for (const to of [named, stored, seen]) {
-      const told = await pass(server, to, { body: CANARY });
-      expect([told.status, told.isWhole]).toEqual([502, true]);
-      expect(problemIn(told).detail).toBe('The destination closed the connection. It may have acted on the request.');
-      expect(told.body.toString()).not.toContain('half');
+      const result = await pass(server, to, { body: CANARY });
+      expect([result.status, result.isWhole]).toEqual([502, true]);
+      expect(problemIn(result).detail).toBe('The destination closed the connection. It may have acted on the request.');
+      expect(result.body.toString()).not.toContain('half');
     }
     await until(() => upstream.openCount() === 0);
   });
@@ -535,9 +535,9 @@ describe('answers', () => {
     const ways = [named, stored, seen].map((to) =>
       pass(server, to, { body: CANARY, signal: AbortSignal.timeout(5_000) }),
     );
-    for (const told of await Promise.all(ways)) {
-      if (told.status === 200) expect(told.body.toString()).toBe('ok');
-      else expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+    for (const result of await Promise.all(ways)) {
+      if (result.status === 200) expect(result.body.toString()).toBe('ok');
+      else expect([result.status, problemIn(result).status]).toEqual([502, 502]);
     }
   });
 
@@ -566,12 +566,12 @@ describe('answers', () => {
     const ways = [named, stored, seen].map((to) =>
       pass(server, to, { body: CANARY, signal: AbortSignal.timeout(5_000) }),
     );
-    for (const told of await Promise.all(ways)) {
-      if (told.headers['svc-proxy-destination-status'] === undefined)
-        expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+    for (const result of await Promise.all(ways)) {
+      if (result.headers['svc-proxy-destination-status'] === undefined)
+        expect([result.status, problemIn(result).status]).toEqual([502, 502]);
       else {
-        expect(told.headers['svc-proxy-destination-status']).toBe(String(told.status));
-        expect(['', 'ok']).toContain(told.body.toString());
+        expect(result.headers['svc-proxy-destination-status']).toBe(String(result.status));
+        expect(['', 'ok']).toContain(result.body.toString());
       }
     }
     expect((await pass(server, `${url}/good`)).body.toString()).toBe('good');
@@ -587,9 +587,9 @@ describe('answers', () => {
       request.socket.write(answer('first') + answer('evil'));
     });
     for (let round = 0; round < 5; round += 1) {
-      const told = await pass(server, named);
-      if (told.status === 200) expect(told.body.toString()).toBe('first');
-      else expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+      const result = await pass(server, named);
+      if (result.status === 200) expect(result.body.toString()).toBe('first');
+      else expect([result.status, problemIn(result).status]).toEqual([502, 502]);
       expect((await pass(server, `${url}/good`)).body.toString()).toBe('good');
     }
     expect(requestsAt(path)).toBe(5);
@@ -606,11 +606,11 @@ describe('answers', () => {
         response.writeHead(status, { location }).end('moved');
       });
       for (const to of [named, stored, seen]) {
-        const told = await pass(server, to, { headers: { authorization: 'Bearer x' } });
-        expect(told.status).toBe(status);
-        expect(told.headers['location']).toBe(location);
-        expect(told.headers['svc-proxy-destination-status']).toBe(String(status));
-        expect(told.body.toString()).toBe('moved');
+        const result = await pass(server, to, { headers: { authorization: 'Bearer x' } });
+        expect(result.status).toBe(status);
+        expect(result.headers['location']).toBe(location);
+        expect(result.headers['svc-proxy-destination-status']).toBe(String(status));
+        expect(result.body.toString()).toBe('moved');
       }
       expect(requestsAt(path)).toBe(3);
     }
@@ -705,10 +705,10 @@ describe('a request that comes back', () => {
     ];
     for (added of keys)
       for (const to of [url, proxy]) {
-        let told: WireAnswer | undefined;
-        expect(await rounds(async () => (told = await pass(server, to, { body: CANARY })))).toBe(1);
-        expect(told?.status).toBe(400);
-        expect(problemIn(told as WireAnswer).detail).toBe('The request came back to where it was sent from.');
+        let result: WireAnswer | undefined;
+        expect(await rounds(async () => (result = await pass(server, to, { body: CANARY })))).toBe(1);
+        expect(result?.status).toBe(400);
+        expect(problemIn(result as WireAnswer).detail).toBe('The request came back to where it was sent from.');
       }
   });
 
@@ -737,9 +737,9 @@ describe('a request that comes back', () => {
 describe('destinations that took their time', () => {
   test('one that takes the connection and says nothing is a 504', async () => {
     const { begun, mute } = slowly;
-    const { told, ms } = await begun.mute;
-    expect(told.status).toBe(504);
-    problemIn(told);
+    const { result, ms } = await begun.mute;
+    expect(result.status).toBe(504);
+    problemIn(result);
     // For the connection it has less time than for the answer.
     expect(ms).toBeLessThan((await begun.silent).ms);
     expect(mute.connectionCount()).toBe(1);
@@ -748,9 +748,11 @@ describe('destinations that took their time', () => {
 
   test('one that never answers is a 504 when its time is over, and is not asked again', async () => {
     const { begun, slow } = slowly;
-    for (const { told, ms } of [await begun.silent, await begun.stored]) {
-      expect(told.status).toBe(504);
-      expect(problemIn(told).detail).toBe('The destination did not answer in time. It may have acted on the request.');
+    for (const { result, ms } of [await begun.silent, await begun.stored]) {
+      expect(result.status).toBe(504);
+      expect(problemIn(result).detail).toBe(
+        'The destination did not answer in time. It may have acted on the request.',
+      );
       expect(ms).toBeGreaterThan(WHOLE_MS_LEAST);
     }
     expect(slow.received.filter((each) => each.url === '/silent')).toHaveLength(2);
@@ -758,9 +760,9 @@ describe('destinations that took their time', () => {
 
   test('one that stops reading a large body is a 504 when its time is over', async () => {
     const { begun, deaf, listenAgain } = slowly;
-    const { told, ms } = await begun.deaf;
-    expect(told.status).toBe(504);
-    problemIn(told);
+    const { result, ms } = await begun.deaf;
+    expect(result.status).toBe(504);
+    problemIn(result);
     expect(ms).toBeGreaterThan(WHOLE_MS_LEAST);
     // What is not read does not tell that it is over.
     listenAgain();
@@ -769,27 +771,27 @@ describe('destinations that took their time', () => {
 
   test('one that answers slowly or without end is broken off in time, and is no whole answer', async () => {
     const { begun, slow } = slowly;
-    for (const { told, ms } of [await begun.trickle, await begun.endless]) {
-      expect([told.status, told.isWhole]).toEqual([200, false]);
-      expect(told.body.byteLength).toBeGreaterThan(0);
+    for (const { result, ms } of [await begun.trickle, await begun.endless]) {
+      expect([result.status, result.isWhole]).toEqual([200, false]);
+      expect(result.body.byteLength).toBeGreaterThan(0);
       expect(ms).toBeGreaterThan(WHOLE_MS_LEAST);
     }
-    const { told, ms } = await begun.seenTrickle;
-    expect(told.status).toBe(504);
-    problemIn(told);
+    const { result, ms } = await begun.seenTrickle;
+    expect(result.status).toBe(504);
+    problemIn(result);
     expect(ms).toBeGreaterThan(WHOLE_MS_LEAST);
     await until(() => slow.openCount() === 0);
   });
 
   test('500 requests of a tenant to a silent destination are 504, and 429 beyond its connections', async () => {
     const { server, flooder, flooded, flood, good } = slowly;
-    const told = await Promise.all(flood);
-    const busy = told.filter(({ status }) => status === 429);
-    const late = told.filter(({ status }) => status === 504);
+    const result = await Promise.all(flood);
+    const busy = result.filter(({ status }) => status === 429);
+    const late = result.filter(({ status }) => status === 504);
     expect(busy.length + late.length).toBe(FLOOD);
     expect(busy.length).toBeGreaterThan(0);
     expect(late.length).toBeGreaterThan(0);
-    for (const each of told) problemIn(each);
+    for (const each of result) problemIn(each);
     for (const { headers } of busy) expect(Number(headers['retry-after'])).toBeGreaterThan(0);
     // The flood waits for its share of the loop too, since another tenant asks: the time of some is over before they connect.
     expect(flooded.received.length).toBeGreaterThan(0);

@@ -14,11 +14,11 @@ import {
   proxyErrorIn,
   proxyErrorOf,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   soon,
   statusOf,
   until,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
   type Wire,
 } from './support/proxy.ts';
@@ -43,15 +43,15 @@ const MEGABYTE = 1024 * 1024;
 const ASK = `const ask = (work) => work.then(({ status }) => status, (error) => error.cause?.code ?? error.status ?? error.code);`;
 
 /** A destination that is bytes on a wire. */
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 /** A destination that is a server, and code that may reach it. */
 let runner: ReactorServer;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
   runner = await startReactorServer({ PUBLIC_HOSTS: 'vault.test' });
 });
 afterAll(async () => {
-  await house.close();
+  await fixture.close();
   await runner.close();
 });
 
@@ -60,13 +60,13 @@ const closers: (() => Promise<unknown>)[] = [];
 afterEach(async () => {
   for (const { socket } of wires.splice(0)) socket.destroy();
   for (const close of closers.splice(0).toReversed()) await close();
-  house.destination.received.length = 0;
-  house.destination.script = receiving(house.destination, OK);
+  fixture.destination.received.length = 0;
+  fixture.destination.script = receiving(fixture.destination, OK);
   runner.routes.clear();
 });
 
 const connect = async (): Promise<Wire> => {
-  const wire = await house.connect();
+  const wire = await fixture.connect();
   wires.push(wire);
   return wire;
 };
@@ -88,7 +88,7 @@ const openServer = async (ports: Record<string, number>, environment: Record<str
 };
 
 const headOf = (type: string, bytes: number, ...lines: string[]): string =>
-  house.head('POST /proxy', `Content-Type: ${type}`, `Content-Length: ${bytes}`, ...lines);
+  fixture.head('POST /proxy', `Content-Type: ${type}`, `Content-Length: ${bytes}`, ...lines);
 
 const send = (type: string, body: Uint8Array, ...lines: string[]): Promise<Message> => {
   const answered = async (): Promise<Message> => {
@@ -102,8 +102,8 @@ const send = (type: string, body: Uint8Array, ...lines: string[]): Promise<Messa
 
 describe('memory', () => {
   test('callers who announce 10 MB and send 66 KB take no memory from others or their code', async () => {
-    const others = [await house.server.newTenant(), await house.server.newTenant()];
-    const otherTenant = await house.server.newTenant();
+    const others = [await fixture.server.newTenant(), await fixture.server.newTenant()];
+    const otherTenant = await fixture.server.newTenant();
     const piece = Buffer.from(`{"a":"${'a'.repeat(66_000)}`);
     // By what they announce, the first four of each are a tenant's share, and two of these are all there is.
     for (const { api_key } of others)
@@ -114,18 +114,18 @@ describe('memory', () => {
       }
     // What they sent has been read by then.
     await delay(300);
-    const id = await tokenOf(house.server, 'the-value', {}, otherTenant.api_key);
+    const id = await tokenOf(fixture.server, 'the-value', {}, otherTenant.api_key);
     const bodyOf = (value: string) => Buffer.from(JSON.stringify({ pad: 'a'.repeat(80_000), value }));
     const answer = await send('application/json', bodyOf(`{{ ${id} }}`), `SVC-API-KEY: ${otherTenant.api_key}`);
     expect(statusOf(answer), answer.body.toString()).toBe(200);
-    expect(house.last().body.equals(bodyOf('the-value'))).toBe(true);
+    expect(fixture.last().body.equals(bodyOf('the-value'))).toBe(true);
     const code = codeOf(
       `${ASK} return { raw: await ask(fetch(args.url, { method: 'POST', body: 'a'.repeat(80_000) })) };`,
     );
-    const reactor = await makeReactor(house.server, { code, key: otherTenant.api_key });
+    const reactor = await makeReactor(fixture.server, { code, key: otherTenant.api_key });
     const options = { key: otherTenant.api_key };
-    expect(await rawOf(react(house.server, reactor, { url: house.url }, options))).toBe(200);
-    expect(house.last().body.byteLength).toBe(80_000);
+    expect(await rawOf(react(fixture.server, reactor, { url: fixture.url }, options))).toBe(200);
+    expect(fixture.last().body.byteLength).toBe(80_000);
   });
 
   test('eight JSON bodies of 9 MB of a tenant at once arrive all, byte for byte', async () => {
@@ -134,7 +134,7 @@ describe('memory', () => {
     );
     const answers = await Promise.all(bodies.map((body) => send('application/json', body)));
     expect(answers.map(statusOf)).toEqual(Array(8).fill(200));
-    const arrived = house.destination.received.map(({ body }) => body).toSorted(Buffer.compare);
+    const arrived = fixture.destination.received.map(({ body }) => body).toSorted(Buffer.compare);
     expect(arrived).toHaveLength(8);
     for (const [index, body] of bodies.toSorted(Buffer.compare).entries())
       expect(arrived[index]?.equals(body), `${index}`).toBe(true);
@@ -142,7 +142,7 @@ describe('memory', () => {
 
   test('a body beyond what is taken at all is 413, also where there is no room for it', async () => {
     const held: Wire[] = [];
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       if (valuesOf(head, 'x-hold').length > 0) held.push(wire);
       await wire.body(head);
       if (!held.includes(wire)) wire.send(OK);
@@ -151,7 +151,7 @@ describe('memory', () => {
     const holding = Array.from({ length: 3 }, () => send('text/plain', large, 'X-Hold: 1'));
     await until(() => held.length === 3, 'three requests');
     const wire = await connect();
-    wire.send(house.head('POST /proxy', 'Content-Type: text/plain', 'Transfer-Encoding: chunked'));
+    wire.send(fixture.head('POST /proxy', 'Content-Type: text/plain', 'Transfer-Encoding: chunked'));
     void pour(wire, Buffer.alloc(33 * MEGABYTE, 'a'), { isChunked: true });
     expect(proxyErrorIn(await soon(wire.message(), 'the answer')).status).toBe(413);
     for (const each of held.splice(0)) each.send(OK);
@@ -181,8 +181,8 @@ describe('what comes back to where it was sent from, under a name that is not kn
   };
 
   const BACK = 'The request came back to where it was sent from.';
-  const expectRefused = (told: [status: number, text: string][], rounds: number): void => {
-    for (const [status, text] of told) {
+  const expectRefused = (result: [status: number, text: string][], rounds: number): void => {
+    for (const [status, text] of result) {
       expect(status).toBe(400);
       expect(JSON.parse(text).proxy_error.detail).toBe(BACK);
     }
@@ -214,16 +214,16 @@ describe('what comes back to where it was sent from, under a name that is not kn
   for (const [name, code] of fetches)
     test(`by ${name} of a reactor or a transform goes round once and is 400`, async () => {
       relay();
-      const asked = `const told = await (async (url) => { ${code} })('${runner.url}/proxy');`;
-      const raw = await rawOf(runBody(runner.server, `${asked} return { raw: told };`));
+      const asked = `const outcome = await (async (url) => { ${code} })('${runner.url}/proxy');`;
+      const raw = await rawOf(runBody(runner.server, `${asked} return { raw: outcome };`));
       expectRefused([raw], 1);
-      const transform = { code: codeOf(`${asked} return { body: told, headers: {} };`) };
+      const transform = { code: codeOf(`${asked} return { body: outcome, headers: {} };`) };
       for (const side of ['request_transform', 'response_transform']) {
         const proxy = await makeProxy(runner.server, { destination_url: `${runner.url}/echo`, [side]: transform });
-        const told = await askProxy(runner.server, proxy, { json: {} });
-        expect(told.status, told.text).toBe(200);
+        const result = await askProxy(runner.server, proxy, { json: {} });
+        expect(result.status, result.text).toBe(200);
         const sent =
-          side === 'request_transform' ? (runner.upstream.received.at(-1)?.body.toString() ?? '') : told.text;
+          side === 'request_transform' ? (runner.upstream.received.at(-1)?.body.toString() ?? '') : result.text;
         expectRefused([JSON.parse(sent)], side === 'request_transform' ? 2 : 3);
       }
     });
@@ -280,14 +280,14 @@ describe('a caller', () => {
     for (const garbage of ['nonsense\r\n', 'ffffffffffffffffff\r\n', 'GET /proxy HTTP/1.1\r\nHost: x\r\n\r\n'])
       test(`that turns malformed once an answer began ${name} is cut: ${JSON.stringify(garbage)}`, async () => {
         let isWhole: boolean | undefined;
-        house.destination.script = async (wire, head) => {
+        fixture.destination.script = async (wire, head) => {
           wire.send(`HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\n${line}\r\n\r\n${first}`);
           ({ isWhole } = await wire.body(head));
         };
         const wire = await connect();
         let all = '';
         wire.socket.on('data', (piece: Buffer) => (all += piece.toString('latin1')));
-        wire.send(house.head('POST /proxy', 'Content-Type: application/octet-stream', 'Transfer-Encoding: chunked'));
+        wire.send(fixture.head('POST /proxy', 'Content-Type: application/octet-stream', 'Transfer-Encoding: chunked'));
         wire.send('2\r\nok\r\n');
         await wire.upTo('hello');
         wire.send(garbage);
@@ -310,16 +310,16 @@ describe('a caller', () => {
   ];
   for (const [name, start, lines, body] of leaving)
     test(`who leaves while its API key is looked up has nothing sent: ${name}`, async () => {
-      const { api_key } = await house.server.newTenant();
-      const bytes = house.head(start, `SVC-API-KEY: ${api_key}`, ...lines) + body;
-      const sql = new Client({ connectionString: house.server.databaseUrl, ...seeingAllTenants });
+      const { api_key } = await fixture.server.newTenant();
+      const bytes = fixture.head(start, `SVC-API-KEY: ${api_key}`, ...lines) + body;
+      const sql = new Client({ connectionString: fixture.server.databaseUrl, ...seeingAllTenants });
       await sql.connect();
       closers.push(() => sql.end());
       const isWaiting = async (): Promise<boolean> => {
         const waiting = `SELECT 1 FROM pg_locks WHERE NOT granted AND relation = 'api_keys'::regclass`;
         return (await sql.query(waiting)).rowCount !== 0;
       };
-      await nothingReaches(house, async () => {
+      await nothingReaches(fixture, async () => {
         await sql.query('BEGIN');
         await sql.query('LOCK TABLE api_keys IN ACCESS EXCLUSIVE MODE');
         const wire = await connect();
@@ -332,7 +332,7 @@ describe('a caller', () => {
         await delay(300);
       });
       // The key is as good as any.
-      expect(statusOf(await house.ask(bytes))).toBe(200);
+      expect(statusOf(await fixture.ask(bytes))).toBe(200);
     });
 });
 
@@ -345,7 +345,7 @@ describe('the JSON of a request', () => {
       request_transform: { code: codeOf(`${SEE} return { body: args.body, headers: { ...args.headers ${more} } };`) },
     });
   const headers = { 'content-type': 'application/json' };
-  const told = (path: string) => runner.receivedAt(path).map(({ body }) => body.toString());
+  const result = (path: string) => runner.receivedAt(path).map(({ body }) => body.toString());
   afterEach(() => {
     runner.upstream.received.length = 0;
   });
@@ -358,14 +358,14 @@ describe('the JSON of a request', () => {
   ])('with one key twice is 400 where code sees it, and nothing runs or is sent: %s', async (body, place) => {
     const answer = await askProxy(runner.server, await make(), { headers, body });
     expect(proxyErrorOf(answer).errors).toEqual({ [place]: ['must not be there twice in one object'] });
-    expect([answer.status, told('/seen'), told('/to')]).toEqual([400, [], []]);
+    expect([answer.status, result('/seen'), result('/to')]).toEqual([400, [], []]);
   });
 
   test('with one key twice goes on byte for byte where no code sees it', async () => {
     const proxy = await makeProxy(runner.server, { destination_url: `${runner.url}/to` });
     const body = '{"amount":1000,"amount":1}';
     expect((await askProxy(runner.server, proxy, { headers, body })).status).toBe(200);
-    expect(told('/to')).toEqual([body]);
+    expect(result('/to')).toEqual([body]);
   });
 
   test.each([
@@ -379,7 +379,7 @@ describe('the JSON of a request', () => {
     expect(proxyErrorOf(answer).errors).toEqual({
       [place]: ['must be a number that a double holds exactly, or a string'],
     });
-    expect([answer.status, told('/seen'), told('/to')]).toEqual([400, [], []]);
+    expect([answer.status, result('/seen'), result('/to')]).toEqual([400, [], []]);
   });
 });
 
@@ -439,7 +439,7 @@ describe('what the operator allows', () => {
     const stored: number[] = [];
     for (const url of urls)
       stored.push((await server.request('POST', '/proxies', { json: { name: 'x', destination_url: url } })).status);
-    const code = `${ASK} const told = []; for (const url of args) told.push(await ask(fetch(url))); return { raw: told };`;
+    const code = `${ASK} const outcome = []; for (const url of args) outcome.push(await ask(fetch(url))); return { raw: outcome };`;
     return { direct, stored, fetched: await rawOf(runBody(server, code, urls)) };
   };
   const FIRST_ALONE = { direct: [200, 400], stored: [201, 400], fetched: [200, 'DESTINATION_REFUSED'] };
@@ -480,22 +480,22 @@ describe('the fetch of code', () => {
 
   test('to a destination that resets the connection fails as RESET, and is made once', async () => {
     let asked = 0;
-    house.destination.script = async (wire) => {
+    fixture.destination.script = async (wire) => {
       asked += 1;
       wire.socket.resetAndDestroy();
     };
-    expect(await rawOf(runBody(house.server, bodyless, { url: house.url }))).toBe('RESET');
+    expect(await rawOf(runBody(fixture.server, bodyless, { url: fixture.url }))).toBe('RESET');
     expect(asked).toBe(1);
   });
 
   test('to a destination that breaks its answer off fails, and passes on no part as the whole', async () => {
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send('HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nthe first of it');
       wire.socket.end();
     };
     const code = `${ASK} return { raw: await ask(fetch(args.url).then(async (response) => ({ status: await response.text() }))) };`;
-    expect(['RESET', 'PROTOCOL']).toContain(await rawOf(runBody(house.server, code, { url: house.url })));
+    expect(['RESET', 'PROTOCOL']).toContain(await rawOf(runBody(fixture.server, code, { url: fixture.url })));
   });
 
   test('goes over a connection of its tenant alone, which the proxy of that tenant uses too', async () => {

@@ -18,7 +18,7 @@ import {
 } from './support/stored-proxies.ts';
 import { type Received, startUpstream, type Upstream } from './support/upstream.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 let otherTenant: TestTenant;
 /** Where names lead that are not the destination's own. */
@@ -26,36 +26,36 @@ const addresses = new Map<string, string[]>();
 
 beforeAll(async () => {
   // Anonymous clients fail here more often than the limit of an address allows.
-  house = await startReactorServer({ RATE_LIMIT: 'off' }, (host) => Promise.resolve(addresses.get(host) ?? []));
-  ({ server } = house);
+  fixture = await startReactorServer({ RATE_LIMIT: 'off' }, (host) => Promise.resolve(addresses.get(host) ?? []));
+  ({ server } = fixture);
   otherTenant = await server.newTenant();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const UNKNOWN_KEY = 'Zz0'.repeat(11).slice(0, 32);
 const CARD = { number: '4242424242424242', expiration_month: 12, expiration_year: 2030, cvc: '123' };
 
 const make = (wanted: object = {}, key?: string): Promise<StoredProxy> =>
-  makeProxy(server, { destination_url: house.url, ...wanted }, key);
+  makeProxy(server, { destination_url: fixture.url, ...wanted }, key);
 
-const last = (): Received => house.upstream.received.at(-1) as Received;
+const last = (): Received => fixture.upstream.received.at(-1) as Received;
 
 /** What reached the destination meanwhile. */
 const reaching = async (work: () => Promise<unknown>): Promise<Received[]> => {
-  const from = house.upstream.received.length;
+  const from = fixture.upstream.received.length;
   await work();
-  return house.upstream.received.slice(from);
+  return fixture.upstream.received.slice(from);
 };
 
 /** The response without its random parts. */
 const bytesOf = ({ status, headers, text }: Answer) => {
-  const { 'svc-trace-id': traceId, ...told } = Object.fromEntries(headers);
-  return { status, headers: { ...told, date: '' }, text: text.replaceAll(traceId ?? '', 'TRACE') };
+  const { 'svc-trace-id': traceId, ...result } = Object.fromEntries(headers);
+  return { status, headers: { ...result, date: '' }, text: text.replaceAll(traceId ?? '', 'TRACE') };
 };
 
 describe('the key of a proxy', () => {
   test('leads to its destination, in the header and in the query, and goes no further', async () => {
-    const { key } = await make({ destination_url: `${house.url}/base` });
+    const { key } = await make({ destination_url: `${fixture.url}/base` });
     const json = { a: 1 };
     const asks: [path: string, headers: Record<string, string>][] = [
       ['/proxy/x?a=1', { 'svc-proxy-key': key }],
@@ -72,10 +72,10 @@ describe('the key of a proxy', () => {
       expect(answer.status, answer.text).toBe(200);
       expect(answer.headers.get('svc-proxy-destination-status')).toBe('200');
       expect(last().url, path).toBe('/base/x?a=1');
-      const told = JSON.stringify([last().headers, last().url, last().body.toString()]);
-      expect(told).not.toContain(key);
-      expect(told).not.toMatch(/svc-/i);
-      expect(told).not.toContain(server.tenant.api_key);
+      const result = JSON.stringify([last().headers, last().url, last().body.toString()]);
+      expect(result).not.toContain(key);
+      expect(result).not.toMatch(/svc-/i);
+      expect(result).not.toContain(server.tenant.api_key);
     }
   });
 
@@ -110,12 +110,12 @@ describe('the key of a proxy', () => {
     const open = await make({ require_auth: false }, otherTenant.api_key);
     const keys = [UNKNOWN_KEY, ended.key, 'x', '-'.repeat(32), 'a'.repeat(8_000), theirs.key, open.key];
     const reached = await reaching(async () => {
-      const told = [];
-      for (const key of keys) told.push(bytesOf(await askProxy(server, { key }, { json: {} })));
+      const result = [];
+      for (const key of keys) result.push(bytesOf(await askProxy(server, { key }, { json: {} })));
       for (const key of [UNKNOWN_KEY, ended.key])
-        told.push(bytesOf(await askProxy(server, { key }, { key: null, json: {} })));
-      expect(told[0]).toMatchObject({ status: 404 });
-      expect(new Set(told.map((each) => JSON.stringify(each))).size).toBe(1);
+        result.push(bytesOf(await askProxy(server, { key }, { key: null, json: {} })));
+      expect(result[0]).toMatchObject({ status: 404 });
+      expect(new Set(result.map((each) => JSON.stringify(each))).size).toBe(1);
     });
     expect(reached).toEqual([]);
     expect(await usesOf(server, theirs.id, open.id)).toEqual([]);
@@ -200,7 +200,7 @@ describe('who acts', () => {
     const known = await tokenOf(server, 'value');
     const theirs = await tokenOf(server, 'value', {}, otherTenant.api_key);
     const reached = await reaching(async () => {
-      const told = [];
+      const result = [];
       for (const id of [known, crypto.randomUUID(), theirs, 'not-a-token']) {
         const inPlaces = [
           { json: { a: `{{ ${id} }}` } },
@@ -208,10 +208,10 @@ describe('who acts', () => {
           { path: `/proxy?a=${encodeURIComponent(`{{ ${id} }}`)}` },
           { headers: { 'x-value': `{{ ${id} }}` } },
         ];
-        for (const options of inPlaces) told.push(bytesOf(await askProxy(server, proxy, { key: null, ...options })));
+        for (const options of inPlaces) result.push(bytesOf(await askProxy(server, proxy, { key: null, ...options })));
       }
-      expect(told[0]).toMatchObject({ status: 403 });
-      expect(new Set(told.map((each) => JSON.stringify(each))).size).toBe(1);
+      expect(result[0]).toMatchObject({ status: 403 });
+      expect(new Set(result.map((each) => JSON.stringify(each))).size).toBe(1);
     });
     expect(reached).toEqual([]);
     expect(await usesOf(server, proxy.id, known, theirs)).toEqual([]);
@@ -269,17 +269,17 @@ describe('who acts', () => {
     const theirs = await tokenOf(server, 'value', {}, otherTenant.api_key);
     const unknown = crypto.randomUUID();
     const reached = await reaching(async () => {
-      const told = [];
+      const result = [];
       for (const id of [theirs, unknown]) {
         const { status, text } = await askProxy(server, proxy, {
           key: null,
           json: { a: `{{ ${id} }}` },
           headers: { 'svc-trace-id': 'trace' },
         });
-        told.push({ status, text: text.replaceAll(id, 'ID') });
+        result.push({ status, text: text.replaceAll(id, 'ID') });
       }
-      expect(told[0]).toMatchObject({ status: 400 });
-      expect(told[0]).toEqual(told[1]);
+      expect(result[0]).toMatchObject({ status: 400 });
+      expect(result[0]).toEqual(result[1]);
     });
     expect(reached).toEqual([]);
     expect(await usesOf(server, theirs)).toEqual([]);
@@ -330,25 +330,25 @@ describe('who acts', () => {
     const proxy = await make({ require_auth: false });
     let isSwitched = false;
     let isOver = false;
-    const told: { begunAfter: boolean; status: number }[] = [];
+    const result: { begunAfter: boolean; status: number }[] = [];
     const keepAsking = async (): Promise<void> => {
       while (!isOver) {
         const begunAfter = isSwitched;
         const { status } = await askProxy(server, proxy, { key: null, json: {} });
-        told.push({ begunAfter, status });
+        result.push({ begunAfter, status });
       }
     };
     const asking = Array.from({ length: 8 }, keepAsking);
-    while (told.length < 20) await new Promise(setImmediate);
-    await changeProxy(server, proxy, { destination_url: house.url, require_auth: true });
+    while (result.length < 20) await new Promise(setImmediate);
+    await changeProxy(server, proxy, { destination_url: fixture.url, require_auth: true });
     isSwitched = true;
-    const before = told.length;
-    while (told.length < before + 40) await new Promise(setImmediate);
+    const before = result.length;
+    while (result.length < before + 40) await new Promise(setImmediate);
     isOver = true;
     await Promise.all(asking);
-    expect(new Set(told.filter(({ begunAfter }) => begunAfter).map(({ status }) => status))).toEqual(new Set([401]));
-    expect(told.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(20);
-    expect(told.every(({ status }) => status === 200 || status === 401)).toBe(true);
+    expect(new Set(result.filter(({ begunAfter }) => begunAfter).map(({ status }) => status))).toEqual(new Set([401]));
+    expect(result.filter(({ status }) => status === 200).length).toBeGreaterThanOrEqual(20);
+    expect(result.every(({ status }) => status === 200 || status === 401)).toBe(true);
   });
 });
 
@@ -380,10 +380,10 @@ describe('where it goes', () => {
     ['/base', '/a?x=%26&x=+&=&&', '/base/a?x=%26&x=+&=&&'],
     ['/base', '/a?u=https://evil.test/', '/base/a?u=https://evil.test/'],
   ])('the path %j of a proxy, and %j behind /proxy, are %j', async (base, asked, reached) => {
-    const proxy = await make({ destination_url: house.url + base });
+    const proxy = await make({ destination_url: fixture.url + base });
     const headers = { 'svc-proxy-key': proxy.key };
-    const told = await askOnWire(server, 'GET', `/proxy${asked}`, { headers });
-    expect(told.status, told.body.toString()).toBe(200);
+    const result = await askOnWire(server, 'GET', `/proxy${asked}`, { headers });
+    expect(result.status, result.body.toString()).toBe(200);
     expect(last().url).toBe(reached);
   });
 
@@ -401,17 +401,17 @@ describe('where it goes', () => {
     '/./a',
     '/%2e',
   ])('%s behind /proxy leads out of no path of a proxy: 400, and no use of it is logged', async (path) => {
-    const proxy = await make({ destination_url: `${house.url}/base/deep` });
+    const proxy = await make({ destination_url: `${fixture.url}/base/deep` });
     const reached = await reaching(async () => {
-      const told = await askOnWire(server, 'GET', `/proxy${path}`, { headers: { 'svc-proxy-key': proxy.key } });
-      expect([told.status, problemIn(told).status]).toEqual([400, 400]);
+      const result = await askOnWire(server, 'GET', `/proxy${path}`, { headers: { 'svc-proxy-key': proxy.key } });
+      expect([result.status, problemIn(result).status]).toEqual([400, 400]);
     });
     expect(reached).toEqual([]);
     expect(await usesOf(server, proxy.id)).toEqual([]);
   });
 
   test('a token’s value in the path leads out of no path of a proxy', async () => {
-    const proxy = await make({ destination_url: `${house.url}/base` });
+    const proxy = await make({ destination_url: `${fixture.url}/base` });
     for (const value of ['..', '.', '../admin', '..\\admin', '%2e%2e']) {
       const id = await tokenOf(server, value);
       const reached = await reaching(() =>
@@ -419,13 +419,13 @@ describe('where it goes', () => {
           headers: { 'svc-proxy-key': proxy.key },
         }),
       );
-      for (const { url } of reached) expect(new URL(url, house.url).pathname).toMatch(/^\/base\/[^/]+\/x$/);
+      for (const { url } of reached) expect(new URL(url, fixture.url).pathname).toMatch(/^\/base\/[^/]+\/x$/);
     }
   });
 
   test('a stored proxy wins over SVC-PROXY-URL', async () => {
-    const proxy = await make({ destination_url: `${house.url}/stored` });
-    for (const url of [`${house.otherUrl}/named`, 'http://127.0.0.1/', 'nonsense', '']) {
+    const proxy = await make({ destination_url: `${fixture.url}/stored` });
+    for (const url of [`${fixture.otherUrl}/named`, 'http://127.0.0.1/', 'nonsense', '']) {
       const answer = await askProxy(server, proxy, { headers: { 'svc-proxy-url': url } });
       expect(answer.status, answer.text).toBe(200);
       expect([last().url, last().servername]).toEqual(['/stored', 'upstream.test']);
@@ -439,10 +439,10 @@ describe('where it goes', () => {
   });
 
   test('a change is in force with the next request, and so is an end', async () => {
-    const proxy = await make({ destination_url: `${house.url}/one` });
+    const proxy = await make({ destination_url: `${fixture.url}/one` });
     await askProxy(server, proxy);
     expect(last().url).toBe('/one');
-    await changeProxy(server, proxy, { destination_url: `${house.otherUrl}/two` });
+    await changeProxy(server, proxy, { destination_url: `${fixture.otherUrl}/two` });
     await askProxy(server, proxy);
     expect([last().url, last().servername]).toEqual(['/two', 'other.upstream.test']);
     await remove(server, `/proxies/${proxy.id}`);
@@ -462,20 +462,20 @@ describe('where it goes', () => {
   });
 
   test('a name that was public at creation and is internal later is refused when it is used', async () => {
-    const { port } = house.upstream;
+    const { port } = fixture.upstream;
     const inside = await make({ destination_url: `https://later.test:${port}` });
-    const moving = await make({ destination_url: house.movingUrl });
+    const moving = await make({ destination_url: fixture.movingUrl });
     addresses.set('moving.upstream.test', ['127.0.0.1']);
-    house.routes.set('/closing', (_, response) => void response.setHeader('connection', 'close').end());
+    fixture.routes.set('/closing', (_, response) => void response.setHeader('connection', 'close').end());
     expect((await askProxy(server, moving, { path: '/proxy/closing' })).status).toBe(200);
-    const connections = house.upstream.connectionCount();
+    const connections = fixture.upstream.connectionCount();
     for (const address of ['127.0.0.1', '10.0.0.1', '169.254.169.254', '::1', '::ffff:10.0.0.1']) {
       addresses.set('later.test', [address]);
       expect(proxyErrorOf(await askProxy(server, inside, { json: {} }))).toMatchObject({ status: 400 });
     }
     addresses.set('moving.upstream.test', ['169.254.169.254']);
     expect(proxyErrorOf(await askProxy(server, moving, { json: {} }))).toMatchObject({ status: 400 });
-    expect(house.upstream.connectionCount()).toBe(connections);
+    expect(fixture.upstream.connectionCount()).toBe(connections);
   });
 });
 
@@ -494,14 +494,14 @@ describe('hosts', () => {
     const mine = await narrowed('other.upstream.test');
     const below = await narrowed('*.upstream.test');
     const proxy = await make();
-    const other = await make({ destination_url: house.otherUrl });
+    const other = await make({ destination_url: fixture.otherUrl });
     const byUrl = (url: string, key: string) =>
       go(() => server.request('POST', '/proxy', { key, headers: { 'svc-proxy-url': url }, json: {} }));
     const byKey = (of: StoredProxy, key: string) => go(() => askProxy(server, of, { key, json: {} }));
     for (const { key } of [mine, below]) {
-      expect(await byUrl(house.otherUrl, key)).toEqual([200, 1]);
+      expect(await byUrl(fixture.otherUrl, key)).toEqual([200, 1]);
       expect(await byKey(other, key)).toEqual([200, 1]);
-      expect(await byUrl(house.url, key)).toEqual([400, 0]);
+      expect(await byUrl(fixture.url, key)).toEqual([400, 0]);
       expect(await byKey(proxy, key)).toEqual([400, 0]);
     }
   });
@@ -524,7 +524,7 @@ describe('hosts', () => {
     const mine = await narrowed('other.upstream.test');
     const application = { id: mine.id };
     const proxy = await make({ require_auth: false, application });
-    const other = await make({ require_auth: false, application, destination_url: house.otherUrl });
+    const other = await make({ require_auth: false, application, destination_url: fixture.otherUrl });
     expect(await go(() => askProxy(server, proxy, { key: null }))).toEqual([400, 0]);
     expect(await go(() => askProxy(server, other, { key: null }))).toEqual([200, 1]);
   });
@@ -671,9 +671,9 @@ describe('a destination that asks for a certificate', () => {
 
   test('is shown it for requests of the proxy, and not for those of its code', async () => {
     const code = `module.exports = async ({ args, configuration, svc }) => {
-      const told = await fetch(configuration.URL).then(({ status }) => status, ({ cause }) => cause.code);
+      const outcome = await fetch(configuration.URL).then(({ status }) => status, ({ cause }) => cause.code);
       const proxied = await svc.proxy.post({ headers: { 'svc-proxy-url': configuration.URL }, body: {} }).catch(({ status }) => ({ status }));
-      return { body: [told, proxied.status, args.body.names], headers: {} };
+      return { body: [outcome, proxied.status, args.body.names], headers: {} };
     };`;
     const { id } = await makeApplication(own, { permissions: ['token:use'] });
     const more = { response_transform: { code }, configuration: { URL: url }, application: { id } };
@@ -699,7 +699,7 @@ describe('a row that was changed by another hand', () => {
   const alarms = () => server.logLines.filter((line) => line.includes('"alarm":"seal_broken"')).length;
 
   test('leads nowhere: what was sealed for one proxy opens for no other', async () => {
-    const [one, other] = [await make({ require_auth: false }), await make({ destination_url: `${house.url}/other` })];
+    const [one, other] = [await make({ require_auth: false }), await make({ destination_url: `${fixture.url}/other` })];
     await server.sql('UPDATE proxies SET sealed = (SELECT sealed FROM proxies WHERE id = $2) WHERE id = $1', [
       one.id,
       other.id,
@@ -738,16 +738,16 @@ describe('a row that was changed by another hand', () => {
 describe('two servers of one vault', () => {
   let other: TestServer;
   beforeAll(async () => {
-    other = await startServerBefore(upstreamOn(house.upstream.port), { DATABASE_URL: server.databaseUrl });
+    other = await startServerBefore(upstreamOn(fixture.upstream.port), { DATABASE_URL: server.databaseUrl });
   });
   afterAll(() => other.close());
 
   /** What a request at the other server is answered, as soon as it is this; a notice takes its way, a second at most. */
   const soon = async (ask: () => Promise<Answer>, status: number): Promise<void> => {
     const endMs = performance.now() + 10_000;
-    let told = await ask();
-    while (told.status !== status && performance.now() < endMs) told = await ask();
-    expect(told.status, told.text).toBe(status);
+    let result = await ask();
+    while (result.status !== status && performance.now() < endMs) result = await ask();
+    expect(result.status, result.text).toBe(status);
   };
 
   const askThere = (proxy: StoredProxy, options: Parameters<typeof askProxy>[2] = {}) =>
@@ -761,9 +761,9 @@ describe('two servers of one vault', () => {
   test('what one changes or ends holds at the other', async () => {
     const proxy = await make({ require_auth: false });
     expect((await askThere(proxy)).status).toBe(200);
-    await changeProxy(server, proxy, { destination_url: house.url });
+    await changeProxy(server, proxy, { destination_url: fixture.url });
     await soon(() => askThere(proxy), 401);
-    await changeProxy(server, proxy, { destination_url: house.url, require_auth: false });
+    await changeProxy(server, proxy, { destination_url: fixture.url, require_auth: false });
     await soon(() => askThere(proxy), 200);
     await remove(server, `/proxies/${proxy.id}`);
     await soon(() => askThere(proxy), 404);
@@ -785,10 +785,10 @@ describe('two servers of one vault', () => {
   test('a client that guesses keys must wait, and a client with a valid key does not', async () => {
     const proxy = await make({ require_auth: false });
     const guess = () => askThere({ id: '', key: UNKNOWN_KEY });
-    const told = [];
-    for (let each = 0; each < 120; each += 1) told.push(await guess());
-    expect(told[0]?.status).toBe(404);
-    const refused = told.at(-1) as Answer;
+    const result = [];
+    for (let each = 0; each < 120; each += 1) result.push(await guess());
+    expect(result[0]?.status).toBe(404);
+    const refused = result.at(-1) as Answer;
     expect(proxyErrorOf(refused)).toMatchObject({ status: 429 });
     expect(refused.headers.get('retry-after')).toMatch(/^\d+$/);
     expect((await askThere(proxy)).status).toBe(200);

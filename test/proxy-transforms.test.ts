@@ -33,16 +33,16 @@ const MEGABYTE = 1024 * 1024;
 /** What code may be given, and may return. */
 const RUN_BYTES_MAX = 5 * MEGABYTE;
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 let otherTenant: TestTenant;
 
 beforeAll(async () => {
-  house = await startReactorServer({ SANDBOX_WALL_MS: String(WALL_MS), SANDBOX_CPU_MS: '1500', LOG_LEVEL: 'debug' });
-  ({ server } = house);
+  fixture = await startReactorServer({ SANDBOX_WALL_MS: String(WALL_MS), SANDBOX_CPU_MS: '1500', LOG_LEVEL: 'debug' });
+  ({ server } = fixture);
   otherTenant = await server.newTenant();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 type Sides = { request?: string | undefined; response?: string | undefined; [field: string]: unknown };
 
@@ -50,7 +50,7 @@ type Sides = { request?: string | undefined; response?: string | undefined; [fie
 const wantedOf = ({ request, response, ...given }: Sides) => {
   const { path: _, ...rest } = given;
   return {
-    destination_url: house.url,
+    destination_url: fixture.url,
     ...(request !== undefined && { request_transform: { code: codeOf(request) } }),
     ...(response !== undefined && { response_transform: { code: codeOf(response) } }),
     ...rest,
@@ -66,12 +66,12 @@ const TELL = `return { body: JSON.stringify(req), headers: { 'content-type': 'te
 const typed = (type: string | undefined): Record<string, string> =>
   type === undefined ? {} : { 'content-type': type };
 
-const last = (): Received => house.upstream.received.at(-1) as Received;
+const last = (): Received => fixture.upstream.received.at(-1) as Received;
 
 const reaching = async (work: () => Promise<unknown>): Promise<Received[]> => {
-  const from = house.upstream.received.length;
+  const from = fixture.upstream.received.length;
   await work();
-  return house.upstream.received.slice(from);
+  return fixture.upstream.received.slice(from);
 };
 
 const onWire = (proxy: StoredProxy, { path = '/proxy', ...options }: WireOptions & { path?: string } = {}) =>
@@ -85,14 +85,14 @@ const answering = (
   status = 200,
 ): { destination_url: string; path: string } => {
   const path = `/answer-${(paths += 1)}`;
-  house.routes.set(path, (_, response) => void response.writeHead(status, headers).end(body));
-  return { destination_url: house.url + path, path };
+  fixture.routes.set(path, (_, response) => void response.writeHead(status, headers).end(body));
+  return { destination_url: fixture.url + path, path };
 };
 
 /** In pieces, its length not announced. */
 const streaming = (body: Uint8Array): { destination_url: string } => {
   const { destination_url, path } = answering('');
-  house.routes.set(path, (_, response) => {
+  fixture.routes.set(path, (_, response) => {
     response.write(body.subarray(0, 1));
     response.end(body.subarray(1));
   });
@@ -101,8 +101,8 @@ const streaming = (body: Uint8Array): { destination_url: string } => {
 
 /** What code is given of a request. */
 const givenOfRequest = async (options: WireOptions & { path?: string } = {}, more: object = {}): Promise<any> => {
-  const told = await onWire(await make({ request: TELL, ...more }), options);
-  expect(told.status, told.body.toString()).toBe(200);
+  const result = await onWire(await make({ request: TELL, ...more }), options);
+  expect(result.status, result.body.toString()).toBe(200);
   return JSON.parse(last().body.toString());
 };
 
@@ -112,9 +112,9 @@ const givenOfAnswer = async (
   headers: Record<string, string | string[]> = {},
   options: WireOptions & { path?: string } = {},
 ): Promise<any> => {
-  const told = await onWire(await make({ response: TELL, ...answering(body, headers) }), options);
-  expect(told.status, told.body.toString()).toBe(200);
-  return JSON.parse(told.body.toString());
+  const result = await onWire(await make({ response: TELL, ...answering(body, headers) }), options);
+  expect(result.status, result.body.toString()).toBe(200);
+  return JSON.parse(result.body.toString());
 };
 
 describe('code before the destination is given', () => {
@@ -205,9 +205,9 @@ describe('code behind the destination is given', () => {
       { 'Content-Type': 'application/json', 'X-Own': 'A', 'set-cookie': ['a=1', 'b=2'] },
       201,
     );
-    const told = await onWire(await make({ response: TELL, ...answer }), { path: '/proxy?x=1' });
-    expect([told.status, told.headers['svc-proxy-destination-status']]).toEqual([201, '201']);
-    const { args, configuration, svc } = JSON.parse(told.body.toString());
+    const result = await onWire(await make({ response: TELL, ...answer }), { path: '/proxy?x=1' });
+    expect([result.status, result.headers['svc-proxy-destination-status']]).toEqual([201, '201']);
+    const { args, configuration, svc } = JSON.parse(result.body.toString());
     expect(args).toMatchObject({
       status: 201,
       method: 'POST',
@@ -260,15 +260,15 @@ describe('a body is', () => {
 describe('what code returns', () => {
   /** @returns what the destination received, and what the caller got. */
   const sentBy = async (body: string): Promise<Received> => {
-    const told = await onWire(await make({ request: body }), { body: 'before', headers: { 'x-before': '1' } });
-    expect(told.status, told.body.toString()).toBe(200);
+    const result = await onWire(await make({ request: body }), { body: 'before', headers: { 'x-before': '1' } });
+    expect(result.status, result.body.toString()).toBe(200);
     return last();
   };
   const answeredBy = async (body: string, status = 200) => {
     const answer = answering('before', { 'x-before': '1' }, status);
-    const told = await onWire(await make({ response: body, ...answer }));
-    expect([told.status, told.isWhole], told.body.toString()).toEqual([status, true]);
-    return told;
+    const result = await onWire(await make({ response: body, ...answer }));
+    expect([result.status, result.isWhole], result.body.toString()).toEqual([status, true]);
+    return result;
   };
   const valuesIn = ({ headers }: Pick<Received, 'headers'>, wanted: string) =>
     headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
@@ -290,11 +290,11 @@ describe('what code returns', () => {
       expect(sent.body.toString()).toBe(bytes);
       expect([valuesIn(sent, 'x-before'), valuesIn(sent, 'x-after')]).toEqual([[], ['2']]);
       expect(valuesIn(sent, 'content-type')).toEqual(type === undefined ? [] : [type]);
-      const told = await answeredBy(`return ${returned};`);
-      expect(told.body.toString()).toBe(bytes);
-      expect(told.headers).toMatchObject({ 'x-after': '2', 'svc-proxy-destination-status': '200' });
-      expect([told.headers['x-before'], told.headers['content-type']]).toEqual([undefined, type]);
-      expect(told.headers['content-length'] ?? '0').toBe(String(Buffer.byteLength(bytes)));
+      const result = await answeredBy(`return ${returned};`);
+      expect(result.body.toString()).toBe(bytes);
+      expect(result.headers).toMatchObject({ 'x-after': '2', 'svc-proxy-destination-status': '200' });
+      expect([result.headers['x-before'], result.headers['content-type']]).toEqual([undefined, type]);
+      expect(result.headers['content-length'] ?? '0').toBe(String(Buffer.byteLength(bytes)));
     }
   });
 
@@ -325,21 +325,21 @@ describe('what code returns', () => {
     const code = `return { body: 'longer than one', headers: ${forged} };`;
     const sent = await sentBy(code);
     expect(sent.body.toString()).toBe('longer than one');
-    expect(valuesIn(sent, 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesIn(sent, 'host')).toEqual([new URL(fixture.url).host]);
     expect(valuesIn(sent, 'content-length')).toEqual(['15']);
     const names = sent.headers.map(([name]) => name.toLowerCase());
     expect(names.filter((name) => !['cdn-loop', 'connection', 'content-length', 'host'].includes(name))).toEqual([
       'x-kept',
     ]);
     expect(valuesIn(sent, 'connection')).toEqual(['keep-alive']);
-    const told = await answeredBy(code);
-    expect(told.body.toString()).toBe('longer than one');
-    expect(told.headers).toMatchObject({
+    const result = await answeredBy(code);
+    expect(result.body.toString()).toBe('longer than one');
+    expect(result.headers).toMatchObject({
       'svc-proxy-destination-status': '200',
       'content-length': '15',
       'x-kept': '1',
     });
-    expect(told.headers['svc-trace-id']).not.toContain('forged');
+    expect(result.headers['svc-trace-id']).not.toContain('forged');
     for (const name of [
       'svc-api-key',
       'svc-proxy-url',
@@ -350,20 +350,20 @@ describe('what code returns', () => {
       'expect',
       'x-named',
     ])
-      expect(told.headers[name], name).toBeUndefined();
+      expect(result.headers[name], name).toBeUndefined();
   });
 
   test('of another destination, method, path or status changes nothing of them', async () => {
-    const elsewhere = `url: '${house.otherUrl}', destination_url: '${house.otherUrl}', host: 'evil.test', method: 'DELETE', path: '/evil', query: { evil: 1 }, status: 500`;
+    const elsewhere = `url: '${fixture.otherUrl}', destination_url: '${fixture.otherUrl}', host: 'evil.test', method: 'DELETE', path: '/evil', query: { evil: 1 }, status: 500`;
     const proxy = await make({
-      request: `return { body: 'x', headers: { 'x-forwarded-host': 'evil.test', location: '${house.otherUrl}' }, ${elsewhere} };`,
+      request: `return { body: 'x', headers: { 'x-forwarded-host': 'evil.test', location: '${fixture.otherUrl}' }, ${elsewhere} };`,
       response: `return { body: args.body, headers: {}, ${elsewhere} };`,
-      destination_url: `${house.url}/fixed`,
+      destination_url: `${fixture.url}/fixed`,
     });
-    const told = await onWire(proxy, { path: '/proxy/a?b=c' });
-    expect(told.status).toBe(200);
+    const result = await onWire(proxy, { path: '/proxy/a?b=c' });
+    expect(result.status).toBe(200);
     expect(last()).toMatchObject({ method: 'POST', url: '/fixed/a?b=c', servername: 'upstream.test' });
-    expect(valuesIn(last(), 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesIn(last(), 'host')).toEqual([new URL(fixture.url).host]);
   });
 
   test.each([
@@ -382,14 +382,14 @@ describe('what code returns', () => {
     const returned = `return { body: 'made by code', headers: ${headers} };`;
     const before = await make({ request: returned });
     const reached = await reaching(async () => {
-      const told = await onWire(before, { body: 'x' });
-      expect([told.status, problemIn(told).detail]).toEqual([422, 'Reactor Runtime Error']);
+      const result = await onWire(before, { body: 'x' });
+      expect([result.status, problemIn(result).detail]).toEqual([422, 'Reactor Runtime Error']);
     });
     expect(reached).toEqual([]);
     const behind = await make({ response: returned, ...answering('canary-behind', { 'x-canary': 'canary-behind' }) });
-    const told = await onWire(behind);
-    expect([told.status, problemIn(told).detail]).toEqual([422, 'Reactor Runtime Error']);
-    expect(JSON.stringify([told.headers, told.body.toString()])).not.toMatch(/canary|made by code/);
+    const result = await onWire(behind);
+    expect([result.status, problemIn(result).detail]).toEqual([422, 'Reactor Runtime Error']);
+    expect(JSON.stringify([result.headers, result.body.toString()])).not.toMatch(/canary|made by code/);
   });
 
   test.each([
@@ -411,15 +411,15 @@ describe('what code returns', () => {
     `{ tokenize: 'x' }`,
   ])('and is no message is a 422: %s', async (returned) => {
     const reached = await reaching(async () => {
-      const told = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
-      expect(told.status).toBe(422);
-      expect(problemIn(told).errors.error[0]).toContain('request transform');
+      const result = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
+      expect(result.status).toBe(422);
+      expect(problemIn(result).errors.error[0]).toContain('request transform');
     });
     expect(reached).toEqual([]);
-    const told = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
-    expect(told.status).toBe(422);
-    expect(problemIn(told).errors.error[0]).toContain('response transform');
-    expect(told.body.toString()).not.toContain('canary');
+    const result = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
+    expect(result.status).toBe(422);
+    expect(problemIn(result).errors.error[0]).toContain('response transform');
+    expect(result.body.toString()).not.toContain('canary');
   });
 
   test.each([
@@ -430,13 +430,13 @@ describe('what code returns', () => {
     ['a header of 10 MB', `{ body: 'x', headers: { a: 'b'.repeat(10 * 1024 * 1024) } }`],
   ])('and is %s is an error of the code', async (_, returned) => {
     const reached = await reaching(async () => {
-      const told = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
-      expect([told.status, problemIn(told).detail]).toEqual([500, 'Reactor Runtime Error']);
+      const result = await onWire(await make({ request: `return ${returned};` }), { body: 'x' });
+      expect([result.status, problemIn(result).detail]).toEqual([500, 'Reactor Runtime Error']);
     });
     expect(reached).toEqual([]);
-    const told = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
-    expect([told.status, problemIn(told).detail]).toEqual([500, 'Reactor Runtime Error']);
-    expect(told.body.toString()).not.toContain('canary');
+    const result = await onWire(await make({ response: `return ${returned};`, ...answering('canary-behind') }));
+    expect([result.status, problemIn(result).detail]).toEqual([500, 'Reactor Runtime Error']);
+    expect(result.body.toString()).not.toContain('canary');
   });
 
   test('is no place for expressions, nor is what the destination answers: neither is opened', async () => {
@@ -445,8 +445,8 @@ describe('what code returns', () => {
     const returned = `return { body: { a: '${expression}' }, headers: { 'x-a': '${expression}' } };`;
     const sent = await sentBy(returned);
     expect([sent.body.toString(), valuesIn(sent, 'x-a')]).toEqual([`{"a":"${expression}"}`, [expression]]);
-    const told = await answeredBy(returned);
-    expect([told.body.toString(), told.headers['x-a']]).toEqual([`{"a":"${expression}"}`, expression]);
+    const result = await answeredBy(returned);
+    expect([result.body.toString(), result.headers['x-a']]).toEqual([`{"a":"${expression}"}`, expression]);
     const answer = answering(expression, { 'x-a': expression });
     const came = await onWire(await make({ response: PASS, ...answer }));
     expect([came.body.toString(), came.headers['x-a']]).toEqual([expression, expression]);
@@ -456,9 +456,9 @@ describe('what code returns', () => {
   test.each([201, 202, 300, 302, 400, 401, 404, 429, 500, 503])(
     'is answered with the status %d of the destination',
     async (status) => {
-      const told = await answeredBy(`return { body: { was: args.status, said: args.body }, headers: {} };`, status);
-      expect(JSON.parse(told.body.toString())).toEqual({ was: status, said: 'before' });
-      expect(told.headers['svc-proxy-destination-status']).toBe(String(status));
+      const result = await answeredBy(`return { body: { was: args.status, said: args.body }, headers: {} };`, status);
+      expect(JSON.parse(result.body.toString())).toEqual({ was: status, said: 'before' });
+      expect(result.headers['svc-proxy-destination-status']).toBe(String(status));
     },
   );
 
@@ -472,8 +472,8 @@ describe('what code returns', () => {
       });
       const plain = await make({});
       for (let round = 0; round < 3; round += 1) {
-        const told = await askProxy(server, proxy, { method: 'GET' });
-        expect([told.status, told.text, told.headers.get('x-after')]).toEqual([status, '', '1']);
+        const result = await askProxy(server, proxy, { method: 'GET' });
+        expect([result.status, result.text, result.headers.get('x-after')]).toEqual([status, '', '1']);
         expect((await askProxy(server, plain, { method: 'GET' })).status).toBe(200);
       }
     },
@@ -495,10 +495,10 @@ describe('a body that code leaves as it was', () => {
       const sent = await onWire(await make({ request: code }), { headers, body: bytes });
       expect(sent.status, sent.body.toString()).toBe(200);
       expect(last().body.equals(bytes)).toBe(true);
-      const told = await onWire(await make({ response: code, ...answering(bytes, headers) }));
-      expect(told.status, told.body.toString()).toBe(200);
-      expect(told.body.equals(bytes)).toBe(true);
-      expect(told.headers['content-type']).toBe(type);
+      const result = await onWire(await make({ response: code, ...answering(bytes, headers) }));
+      expect(result.status, result.body.toString()).toBe(200);
+      expect(result.body.equals(bytes)).toBe(true);
+      expect(result.headers['content-type']).toBe(type);
     }
   });
 
@@ -516,16 +516,16 @@ describe('a body that code leaves as it was', () => {
       const sent = await onWire(await make({ request: code }), { headers: json, body: text });
       expect(sent.status, sent.body.toString()).toBe(200);
       expect(last().body.toString()).toBe(text);
-      const told = await onWire(await make({ response: code, ...answering(text, json) }));
-      expect([told.status, told.body.toString()]).toEqual([200, text]);
+      const result = await onWire(await make({ response: code, ...answering(text, json) }));
+      expect([result.status, result.body.toString()]).toEqual([200, text]);
     }
   });
 
   test('of an answer has nothing that code could not read', async () => {
     for (const code of returning) {
       const twice = answering('{"pan":"4242424242424242","pan":"x"}', json);
-      const told = await onWire(await make({ response: code, ...twice }));
-      expect([told.status, withoutDrawn(told.body.toString()).includes('4242')]).toEqual([502, false]);
+      const result = await onWire(await make({ response: code, ...twice }));
+      expect([result.status, withoutDrawn(result.body.toString()).includes('4242')]).toEqual([502, false]);
       for (const [type, sentence] of [
         ['application/json; charset=x-own', 'The body of the destination\'s answer cannot be decoded from "x-own".'],
         ['text/plain; charset=utf-7', 'The body of the destination\'s answer cannot be decoded from "utf-7".'],
@@ -585,9 +585,9 @@ describe('a body that code leaves as it was', () => {
     // A receiver that does not know UTF-16 would read another text than code has seen.
     const isKept = !/utf-16/i.test(type);
     for (const code of returning) {
-      const told = await onWire(await make({ response: code, ...answering(body, headers) }));
-      expect([told.status, told.headers['content-type']]).toEqual([200, isKept ? type : sent]);
-      expect(isKept ? told.body : told.body.toString()).toEqual(isKept ? body : text(value));
+      const result = await onWire(await make({ response: code, ...answering(body, headers) }));
+      expect([result.status, result.headers['content-type']]).toEqual([200, isKept ? type : sent]);
+      expect(isKept ? result.body : result.body.toString()).toEqual(isKept ? body : text(value));
     }
     const code = `return { body: [args.body], headers: args.headers };`;
     const changed = await onWire(await make({ response: code, ...answering(body, headers) }));
@@ -606,17 +606,17 @@ describe('a body that code leaves as it was', () => {
       for (const body of [little(`\ufeff${text}`), big(`\ufeff${text}`)]) {
         const read = type === 'application/json' ? JSON.parse(text) : text;
         expect((await givenOfAnswer(body, typed(type))).args.body).toEqual(read);
-        const told = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
-        expect([told.status, told.body.toString()]).toEqual([200, text]);
+        const result = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
+        expect([result.status, result.body.toString()]).toEqual([200, text]);
       }
     for (const type of ['application/json', 'text/plain', 'application/json; charset=utf-8', undefined])
       for (const body of [little(text), big(text)]) {
-        const told = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
-        expect([told.status, told.body.toString()]).toEqual([200, text]);
+        const result = await onWire(await make({ response: PASS, ...answering(body, typed(type)) }));
+        expect([result.status, result.body.toString()]).toEqual([200, text]);
       }
     for (const body of [utf32, Buffer.from(' {"pan":"4242"}\0')]) {
-      const told = await onWire(await make({ response: PASS, ...answering(body, json) }));
-      expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+      const result = await onWire(await make({ response: PASS, ...answering(body, json) }));
+      expect([result.status, problemIn(result).status]).toEqual([502, 502]);
     }
   });
 
@@ -626,17 +626,17 @@ describe('a body that code leaves as it was', () => {
     const code = `return { body: args.body, headers: { 'content-type': 'text/plain; charset=utf-8' } };`;
     expect((await onWire(await make({ request: code }), { headers: latin, body })).status).toBe(200);
     expect(last().body.toString()).toBe('café');
-    const told = await onWire(await make({ response: code, ...answering(body, latin) }));
-    expect([told.status, told.body.toString()]).toEqual([200, 'café']);
+    const result = await onWire(await make({ response: code, ...answering(body, latin) }));
+    expect([result.status, result.body.toString()]).toEqual([200, 'café']);
   });
 
   test('holds the values of tokens', async () => {
     const id = await tokenOf(server, { number: 1 });
-    const told = await onWire(await make({ request: PASS }), {
+    const result = await onWire(await make({ request: PASS }), {
       headers: json,
       body: `{ "big": 123456789012, "a": "{{ ${id} }}" }`,
     });
-    expect(told.status).toBe(200);
+    expect(result.status).toBe(200);
     expect(last().body.toString()).toBe('{ "big": 123456789012, "a": {"number":1} }');
   });
 });
@@ -652,8 +652,8 @@ describe('a coded answer', () => {
     ['gzip, br', brotliCompressSync(gzipSync(text))],
   ])('by %s is decoded for code, and goes on so where code changes it', async (coding, body) => {
     const headers = { 'content-encoding': coding, 'content-type': 'text/plain' };
-    const told = await onWire(await make({ response: PASS, ...answering(body, headers) }));
-    expect([told.status, told.body.equals(body), told.headers['content-encoding']]).toEqual([200, true, coding]);
+    const result = await onWire(await make({ response: PASS, ...answering(body, headers) }));
+    expect([result.status, result.body.equals(body), result.headers['content-encoding']]).toEqual([200, true, coding]);
     const change = `return { body: args.body + '!', headers: args.headers };`;
     const changed = await onWire(await make({ response: change, ...answering(body, headers) }));
     expect([changed.body.toString(), changed.headers['content-encoding']]).toEqual([`${text}!`, undefined]);
@@ -667,8 +667,12 @@ describe('a coded answer', () => {
       [Array(100).fill('gzip').join(','), bomb],
       ['unknown', Buffer.from(text)],
     ] as const) {
-      const told = await onWire(await make({ request: PASS, ...answering(body, { 'content-encoding': coding }) }));
-      expect([told.status, told.headers['content-encoding'], told.body.equals(body)]).toEqual([200, coding, true]);
+      const result = await onWire(await make({ request: PASS, ...answering(body, { 'content-encoding': coding }) }));
+      expect([result.status, result.headers['content-encoding'], result.body.equals(body)]).toEqual([
+        200,
+        coding,
+        true,
+      ]);
     }
   });
 
@@ -679,8 +683,8 @@ describe('a coded answer', () => {
     ['half of it', 'gzip', gzipSync(text).subarray(0, -9)],
     ['broken bytes', 'br', Buffer.from(text)],
   ])('of %s is a 502 for code', async (_, coding, body) => {
-    const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
-    expect([told.status, problemIn(told).detail]).toEqual([
+    const result = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+    expect([result.status, problemIn(result).detail]).toEqual([
       502,
       'The answer of the destination could not be decoded. It may have acted on the request.',
     ]);
@@ -691,31 +695,31 @@ describe('a coded answer', () => {
     ['br', brotliCompressSync(Buffer.alloc(50 * MEGABYTE))],
     ['gzip, gzip', gzipSync(gzipSync(Buffer.alloc(50 * MEGABYTE)))],
   ])('that is a bomb by %s is a 413 for code', async (coding, body) => {
-    const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
-    expect(told.status).toBe(413);
-    problemIn(told);
+    const result = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+    expect(result.status).toBe(413);
+    problemIn(result);
   });
 
   test('requests only content codings that code can read, whatever the caller accepts', async () => {
     const { destination_url, path } = answering('');
     // As servers do that have the choice.
-    house.routes.set(path, (request, response) => {
+    fixture.routes.set(path, (request, response) => {
       const isTaken = String(request.headers['accept-encoding']).includes('zstd');
       response.setHeader('content-type', 'application/json');
       if (isTaken) response.setHeader('content-encoding', 'zstd');
       response.end(isTaken ? zstdCompressSync('{"a":1}') : '{"a":1}');
     });
     const proxy = await make({ response: TELL, destination_url });
-    const told = await onWire(proxy, { headers: { 'accept-encoding': 'gzip, deflate, br, zstd' } });
-    expect(JSON.parse(told.body.toString()).args.body).toEqual({ a: 1 });
+    const result = await onWire(proxy, { headers: { 'accept-encoding': 'gzip, deflate, br, zstd' } });
+    expect(JSON.parse(result.body.toString()).args.body).toEqual({ a: 1 });
   });
 
   test('by what we cannot decode is never passed on as if it were decoded', async () => {
     for (const coding of ['zstd', 'gzip, zstd', 'unknown']) {
       const body = zstdCompressSync(text);
-      const told = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
-      if (told.status === 200) expect(told.headers['content-encoding']).toBe(coding);
-      else expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+      const result = await onWire(await make({ response: PASS, ...answering(body, { 'content-encoding': coding }) }));
+      if (result.status === 200) expect(result.headers['content-encoding']).toBe(coding);
+      else expect([result.status, problemIn(result).status]).toEqual([502, 502]);
     }
   });
 });
@@ -725,13 +729,13 @@ describe('a coded request', () => {
     const proxy = await make({ request: PASS });
     for (const coding of ['zstd', 'gzip, zstd', 'unknown', 'gzip, gzip, gzip']) {
       const reached = await reaching(async () => {
-        const told = await onWire(proxy, { headers: { 'content-encoding': coding }, body: gzipSync('x') });
-        expect([told.status, problemIn(told).status]).toEqual([415, 415]);
+        const result = await onWire(proxy, { headers: { 'content-encoding': coding }, body: gzipSync('x') });
+        expect([result.status, problemIn(result).status]).toEqual([415, 415]);
       });
       expect(reached, coding).toEqual([]);
     }
-    const told = await onWire(proxy, { headers: { 'content-encoding': 'identity' }, body: 'x' });
-    expect(told.status).toBe(200);
+    const result = await onWire(proxy, { headers: { 'content-encoding': 'identity' }, body: 'x' });
+    expect(result.status).toBe(200);
   });
 
   test('passes as it is where code sees answers alone', async () => {
@@ -750,8 +754,8 @@ describe('a body beyond what code may be given', () => {
     const proxy = await make({ request: PASS });
     const reached = await reaching(async () => {
       for (const headers of [bytes, { ...bytes, 'transfer-encoding': 'chunked' }]) {
-        const told = await onWire(proxy, { headers, body: large });
-        expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+        const result = await onWire(proxy, { headers, body: large });
+        expect([result.status, problemIn(result).status]).toEqual([413, 413]);
       }
     });
     expect(reached).toEqual([]);
@@ -762,24 +766,24 @@ describe('a body beyond what code may be given', () => {
       answering(large, { 'content-length': String(large.byteLength), 'x-canary': '1' }),
       streaming(large),
     ]) {
-      const told = await onWire(await make({ response: PASS, ...answer }));
-      expect([told.status, problemIn(told).status]).toEqual([413, 413]);
-      expect(told.headers['x-canary']).toBeUndefined();
+      const result = await onWire(await make({ response: PASS, ...answer }));
+      expect([result.status, problemIn(result).status]).toEqual([413, 413]);
+      expect(result.headers['x-canary']).toBeUndefined();
     }
   });
 
   test('is a 413 too where it becomes so large on its way to the code', async () => {
     const quotes = Buffer.alloc(3 * MEGABYTE, '"');
     const reached = await reaching(async () => {
-      const told = await onWire(await make({ request: PASS }), {
+      const result = await onWire(await make({ request: PASS }), {
         headers: { 'content-type': 'text/plain' },
         body: quotes,
       });
-      expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+      expect([result.status, problemIn(result).status]).toEqual([413, 413]);
     });
     expect(reached).toEqual([]);
-    const told = await onWire(await make({ response: PASS, ...answering(quotes) }));
-    expect([told.status, problemIn(told).status]).toEqual([413, 413]);
+    const result = await onWire(await make({ response: PASS, ...answering(quotes) }));
+    expect([result.status, problemIn(result).status]).toEqual([413, 413]);
   });
 
   test('passes on the side without code', async () => {
@@ -787,29 +791,29 @@ describe('a body beyond what code may be given', () => {
     expect((await onWire(behind, { headers: bytes, body: large })).body.toString()).toBe('small');
     expect(last().body.equals(large)).toBe(true);
     const before = await make({ request: PASS, ...answering(large) });
-    const told = await onWire(before, { body: 'small' });
-    expect([told.status, told.body.equals(large)]).toEqual([200, true]);
+    const result = await onWire(before, { body: 'small' });
+    expect([result.status, result.body.equals(large)]).toEqual([200, true]);
   });
 
   test('and one that is not passes both', async () => {
     const most = Buffer.alloc(4 * MEGABYTE, 'x');
-    const told = await onWire(await make({ request: PASS, response: PASS, ...answering(most) }), {
+    const result = await onWire(await make({ request: PASS, response: PASS, ...answering(most) }), {
       headers: bytes,
       body: most,
     });
-    expect([told.status, told.body.equals(most), last().body.equals(most)]).toEqual([200, true, true]);
+    expect([result.status, result.body.equals(most), last().body.equals(most)]).toEqual([200, true, true]);
   });
 
   test('in its depth is a 400 of the request and a 502 of the answer', async () => {
     const deep = '['.repeat(5_000) + ']'.repeat(5_000);
     const headers = { 'content-type': 'application/json' };
     const reached = await reaching(async () => {
-      const told = await onWire(await make({ request: PASS }), { headers, body: deep });
-      expect([told.status, Object.keys(problemIn(told).errors)]).toEqual([400, ['body']]);
+      const result = await onWire(await make({ request: PASS }), { headers, body: deep });
+      expect([result.status, Object.keys(problemIn(result).errors)]).toEqual([400, ['body']]);
     });
     expect(reached).toEqual([]);
-    const told = await onWire(await make({ response: PASS, ...answering(deep, headers) }));
-    expect([told.status, problemIn(told).status]).toEqual([502, 502]);
+    const result = await onWire(await make({ response: PASS, ...answering(deep, headers) }));
+    expect([result.status, problemIn(result).status]).toEqual([502, 502]);
   });
 });
 
@@ -817,17 +821,17 @@ describe('a query beyond what a request may have', () => {
   const TOO_MANY = ['must have at most 1000 parameters'];
   /** Code that runs sends a request of its own. */
   const CALLS = `await fetch(configuration.URL); ${PASS}`;
-  const makeCalling = () => make({ request: CALLS, configuration: { URL: house.url }, require_auth: false });
+  const makeCalling = () => make({ request: CALLS, configuration: { URL: fixture.url }, require_auth: false });
 
   test('is a 400 that names the limit, with and without an API key, and no code runs', async () => {
     const proxy = await makeCalling();
     const reached = await reaching(async () => {
       for (const key of [server.tenant.api_key, null]) {
-        const told = await askOnWire(server, 'GET', `/proxy?${'a&'.repeat(1_000)}a`, {
+        const result = await askOnWire(server, 'GET', `/proxy?${'a&'.repeat(1_000)}a`, {
           key,
           headers: { 'svc-proxy-key': proxy.key },
         });
-        expect([told.status, problemIn(told).errors]).toEqual([400, { query: TOO_MANY }]);
+        expect([result.status, problemIn(result).errors]).toEqual([400, { query: TOO_MANY }]);
       }
     });
     expect(reached).toEqual([]);
@@ -842,8 +846,8 @@ describe('a query beyond what a request may have', () => {
     const proxy = await makeCalling();
     const id = await tokenOf(server, 'x'.repeat(33_000));
     const reached = await reaching(async () => {
-      const told = await onWire(proxy, { path: `/proxy?a=%7B%7B%20${id}%20%7D%7D` });
-      expect([told.status, Object.keys(problemIn(told).errors)]).toEqual([400, ['query']]);
+      const result = await onWire(proxy, { path: `/proxy?a=%7B%7B%20${id}%20%7D%7D` });
+      expect([result.status, Object.keys(problemIn(result).errors)]).toEqual([400, ['query']]);
     });
     expect(reached).toEqual([]);
   });
@@ -854,14 +858,14 @@ describe('a caller that leaves', () => {
     const { destination_url, path } = answering('sent');
     const gate = Promise.withResolvers<void>();
     let isAsked = false;
-    house.routes.set('/gate', async (_, response) => {
+    fixture.routes.set('/gate', async (_, response) => {
       isAsked = true;
       await gate.promise;
       response.end();
     });
     const proxy = await make({
       request: `await fetch(configuration.GATE); ${PASS}`,
-      configuration: { GATE: `${house.url}/gate` },
+      configuration: { GATE: `${fixture.url}/gate` },
       destination_url,
     });
     const leaving = new AbortController();
@@ -871,8 +875,8 @@ describe('a caller that leaves', () => {
     await left;
     gate.resolve();
     await delay(500);
-    expect(house.receivedAt(path)).toEqual([]);
-    house.routes.delete('/gate');
+    expect(fixture.receivedAt(path)).toEqual([]);
+    fixture.routes.delete('/gate');
     expect((await askProxy(server, proxy, { json: {} })).text).toBe('sent');
   });
 });
@@ -880,16 +884,19 @@ describe('a caller that leaves', () => {
 describe('code that throws', () => {
   const CANARY = 'canary-of-the-answer';
   /** Nothing is sent by the one, and nothing of the destination's answer told by the other. */
-  const bothSides = async (code: string, look: (told: Answer, side: 'request' | 'response') => void): Promise<void> => {
+  const bothSides = async (
+    code: string,
+    look: (result: Answer, side: 'request' | 'response') => void,
+  ): Promise<void> => {
     const before = await make({ request: code });
     const behind = await make({ response: code, ...answering(CANARY, { 'x-canary': CANARY }) });
-    const connections = house.upstream.connectionCount();
+    const connections = fixture.upstream.connectionCount();
     const reached = await reaching(async () => look(await askProxy(server, before, { json: {} }), 'request'));
     expect(reached).toEqual([]);
-    expect(house.upstream.connectionCount()).toBe(connections);
-    const told = await askProxy(server, behind, { json: {} });
-    look(told, 'response');
-    expect(JSON.stringify([told.text, ...told.headers])).not.toContain(CANARY);
+    expect(fixture.upstream.connectionCount()).toBe(connections);
+    const result = await askProxy(server, behind, { json: {} });
+    look(result, 'response');
+    expect(JSON.stringify([result.text, ...result.headers])).not.toContain(CANARY);
   };
 
   test.each([
@@ -904,24 +911,24 @@ describe('code that throws', () => {
     ['InvalidReactorFormulaError', 422, 'Invalid Reactor Formula'],
   ])('a %s is a %d in the frame of the proxy', async (name, status, detail) => {
     const code = `const sdk = require('@svc/reactor-formulas-sdk'); throw new sdk.${name}({ amount: ['is wrong'] });`;
-    await bothSides(code, (told) => {
-      expect(proxyErrorOf(told)).toEqual({
+    await bothSides(code, (result) => {
+      expect(proxyErrorOf(result)).toEqual({
         title: 'One or more validation errors occurred.',
         status,
         detail,
         errors: { amount: ['is wrong'] },
       });
-      expect(told.headers.get('retry-after')).toBe(status === 429 || status === 503 ? '1' : null);
+      expect(result.headers.get('retry-after')).toBe(status === 429 || status === 503 ? '1' : null);
     });
   });
 
   test('a CustomHttpResponseError is the response itself, without a frame', async () => {
     const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk');
       throw new CustomHttpResponseError({ status: 418, headers: { 'X-Own': 'a', 'svc-proxy-destination-status': '999', connection: 'close' }, body: { made: 'by code' } });`;
-    await bothSides(code, (told, side) => {
-      expect([told.status, told.text, told.headers.get('x-own')]).toEqual([418, '{"made":"by code"}', 'a']);
-      expect(told.headers.get('content-type')).toBe('application/json');
-      expect(told.headers.get('svc-proxy-destination-status')).toBe(side === 'request' ? null : '200');
+    await bothSides(code, (result, side) => {
+      expect([result.status, result.text, result.headers.get('x-own')]).toEqual([418, '{"made":"by code"}', 'a']);
+      expect(result.headers.get('content-type')).toBe('application/json');
+      expect(result.headers.get('svc-proxy-destination-status')).toBe(side === 'request' ? null : '200');
     });
   });
 
@@ -931,7 +938,7 @@ describe('code that throws', () => {
     ['a status of its own class', '{ status: 599, body: null }', 599, ''],
   ])('a CustomHttpResponseError with %s is answered so', async (_, given, status, text) => {
     const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError(${given});`;
-    await bothSides(code, (told) => expect([told.status, told.text]).toEqual([status, text]));
+    await bothSides(code, (result) => expect([result.status, result.text]).toEqual([status, text]));
   });
 
   test.each([
@@ -939,7 +946,7 @@ describe('code that throws', () => {
     ['a header that is none', `{ status: 200, headers: { a: 'b\\r\\nc: d' } }`],
   ])('a CustomHttpResponseError with %s is a 500 in the frame', async (_, given) => {
     const code = `const { CustomHttpResponseError } = require('@svc/reactor-formulas-sdk'); throw new CustomHttpResponseError(${given});`;
-    await bothSides(code, (told) => expect(proxyErrorOf(told)).toMatchObject({ status: 500 }));
+    await bothSides(code, (result) => expect(proxyErrorOf(result)).toMatchObject({ status: 500 }));
   });
 
   test.each([
@@ -950,25 +957,25 @@ describe('code that throws', () => {
     ['by a slip', 'return args.body.a.b.c;', expect.stringContaining('undefined')],
     ['in a promise', `await Promise.reject(new Error('late'));`, 'late'],
   ])('%s is a 500 in the frame', async (_, code, message) => {
-    await bothSides(code, (told) => {
-      const { status, detail, errors } = proxyErrorOf(told);
+    await bothSides(code, (result) => {
+      const { status, detail, errors } = proxyErrorOf(result);
       expect([status, detail, errors]).toEqual([500, 'Reactor Runtime Error', { error: [message] }]);
-      expect(told.text).not.toMatch(/\/work\/|node_modules|at .*\.cjs/);
+      expect(result.text).not.toMatch(/\/work\/|node_modules|at .*\.cjs/);
     });
   });
 
   test('what it prints stands neither in its answer nor in a log of ours', async () => {
     const code = `console.log('canary-of-a-console'); console.error('canary-of-a-console'); ${PASS}`;
-    const told = await askProxy(server, await make({ request: code, response: code }), { json: {} });
-    expect(told.status).toBe(200);
-    expect(JSON.stringify([told.text, ...told.headers, ...server.logLines])).not.toContain('canary-of-a-console');
+    const result = await askProxy(server, await make({ request: code, response: code }), { json: {} });
+    expect(result.status).toBe(200);
+    expect(JSON.stringify([result.text, ...result.headers, ...server.logLines])).not.toContain('canary-of-a-console');
   });
 
   test('what it throws with its input reaches its caller, and no log', async () => {
     const id = await tokenOf(server, 'canary-of-a-token');
     const proxy = await make({ request: `throw new Error(args.body.a);` });
-    const told = await askProxy(server, proxy, { json: { a: `{{ ${id} }}` } });
-    expect(proxyErrorOf(told).errors).toEqual({ error: ['canary-of-a-token'] });
+    const result = await askProxy(server, proxy, { json: { a: `{{ ${id} }}` } });
+    expect(proxyErrorOf(result).errors).toEqual({ error: ['canary-of-a-token'] });
     expect(server.logLines.join('')).not.toContain('canary-of-a-token');
   });
 
@@ -983,9 +990,9 @@ describe('code that throws', () => {
         make({ request: code }).then((proxy) => askProxy(server, proxy, { json: {} })),
         make({ response: code, ...answering(CANARY) }).then((proxy) => askProxy(server, proxy, { json: {} })),
       ]);
-      for (const told of [before, behind]) {
-        expect(proxyErrorOf(told).detail).toBe('Reactor Runtime Error');
-        expect(statuses).toContain(told.status);
+      for (const result of [before, behind]) {
+        expect(proxyErrorOf(result).detail).toBe('Reactor Runtime Error');
+        expect(statuses).toContain(result.status);
       }
       expect(behind.text).not.toContain(CANARY);
     });
@@ -1002,9 +1009,9 @@ describe('svc', () => {
 
   test('is there with an application, and its key is nowhere', async () => {
     const { application, key } = await app('token:use', 'token:read');
-    const told = await givenOfRequest({}, { application });
-    expect(told.svc).toMatchObject({ tokens: {}, proxy: {} });
-    expect(JSON.stringify(told)).not.toContain(key);
+    const result = await givenOfRequest({}, { application });
+    expect(result.svc).toMatchObject({ tokens: {}, proxy: {} });
+    expect(JSON.stringify(result)).not.toContain(key);
   });
 
   test("makes tokens of an answer before its caller sees it, with the application's rights", async () => {
@@ -1015,10 +1022,10 @@ describe('svc', () => {
       application,
     });
     const caller = await server.newKey(server.tenant, { permissions: ['token:use'] });
-    const told = await askProxy(server, proxy, { key: caller.api_key });
-    expect(told.status, told.text).toBe(200);
-    expect(told.text).not.toContain('4242424242424242');
-    const stored = await server.request('GET', `/tokens/${told.body.card}`);
+    const result = await askProxy(server, proxy, { key: caller.api_key });
+    expect(result.status, result.text).toBe(200);
+    expect(result.text).not.toContain('4242424242424242');
+    const stored = await server.request('GET', `/tokens/${result.body.card}`);
     expect([stored.body.data, stored.body.created_by]).toEqual(['4242424242424242', id]);
   });
 
@@ -1039,8 +1046,8 @@ describe('svc', () => {
     const response = `const [, note] = args.body.headers.find(([name]) => name === 'x-note');
       return { body: await svc.detokenize({ note }).catch(({ code, message }) => ({ code, message })), headers: {} };`;
     const proxy = await make({ response, application });
-    const told = await onWire(proxy, { headers: { 'x-note': `{{ ${carrier} }}` } });
-    expect(JSON.parse(told.body.toString())).toMatchObject({
+    const result = await onWire(proxy, { headers: { 'x-note': `{{ ${carrier} }}` } });
+    expect(JSON.parse(result.body.toString())).toMatchObject({
       code: 'INVALID_INPUT',
       message: expect.stringContaining('came out of a token'),
     });
@@ -1058,14 +1065,14 @@ describe('svc', () => {
   });
 
   test('fetch reaches only hosts that the proxy, its application and the caller allow', async () => {
-    const code = `const told = {};
+    const code = `const outcome = {};
       for (const url of [configuration.ONE, configuration.OTHER])
-        told[new URL(url).hostname] = await fetch(url).then(({ status }) => status, ({ cause }) => cause.code);
-      return { body: told, headers: {} };`;
-    const configuration = { ONE: house.url, OTHER: house.otherUrl };
+        outcome[new URL(url).hostname] = await fetch(url).then(({ status }) => status, ({ cause }) => cause.code);
+      return { body: outcome, headers: {} };`;
+    const configuration = { ONE: fixture.url, OTHER: fixture.otherUrl };
     const toldBy = async (more: object, key = server.tenant.api_key) => {
-      const told = await askProxy(server, await make({ request: code, configuration, ...more }), { key, json: {} });
-      expect(told.status, told.text).toBe(200);
+      const result = await askProxy(server, await make({ request: code, configuration, ...more }), { key, json: {} });
+      expect(result.status, result.text).toBe(200);
       return Object.values(JSON.parse(last().body.toString()));
     };
     const narrow = await makeApplication(server, { permissions: ['token:use'], allowed_hosts: ['upstream.test'] });
@@ -1091,7 +1098,7 @@ describe('svc.proxy', () => {
     const { raw, application_id } = await run(
       `const headers = { 'svc-proxy-url': args.url, 'X-Own': 'a', 'x-value': args.value };
        return { raw: await svc.proxy.post({ headers, path: '/a/b', query: { x: 1, y: ['2', '3'] }, body: { a: args.value } }) };`,
-      { url: `${house.url}/base` },
+      { url: `${fixture.url}/base` },
     );
     expect(raw.status).toBe(200);
     expect(raw.headers).toMatchObject({ 'content-type': 'application/json' });
@@ -1099,7 +1106,7 @@ describe('svc.proxy', () => {
     expect(last().headers).toContainEqual(['X-Own', 'a']);
     expect(raw.body).toMatchObject({ url: '/base/a/b?x=1&y=2&y=3' });
 
-    const proxy = await make({ destination_url: `${house.url}/stored` });
+    const proxy = await make({ destination_url: `${fixture.url}/stored` });
     const stored = await run(
       `const value = svc.expression(args.id);
        return { raw: await svc.proxy.put({ headers: { 'SVC-PROXY-KEY': args.key }, body: { value } }) };`,
@@ -1117,7 +1124,7 @@ describe('svc.proxy', () => {
     run(
       `const headers = { 'svc-proxy-url': args.url, ...args.headers };
        return { raw: await attempt(() => svc.proxy.post({ headers, ...(${body}) })) };`,
-      { url: house.url, ...args },
+      { url: fixture.url, ...args },
     );
 
   test('puts values in for svc.expression wherever a request may have them', async () => {
@@ -1216,7 +1223,7 @@ describe('svc.proxy', () => {
         const { raw } = await run(
           `const headers = { 'svc-proxy-url': args.url, 'content-type': '${type}' }; ${twice}
            return { raw: await attempt(() => svc.proxy.post({ headers, body: ${body} })) };`,
-          { url: house.url, id: await tokenOf(server, 'value') },
+          { url: fixture.url, id: await tokenOf(server, 'value') },
         );
         expect(raw, type).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
       });
@@ -1267,14 +1274,14 @@ describe('svc.proxy', () => {
     const answer = answering('no', { 'content-type': 'text/plain', 'set-cookie': ['a=1', 'b=2'] }, 404);
     const { raw } = await run(
       `const headers = { 'svc-proxy-url': args.url };
-       const told = {};
-       for (const method of Object.keys(svc.proxy)) told[method] = await svc.proxy[method]({ headers });
-       return { raw: told };`,
+       const outcome = {};
+       for (const method of Object.keys(svc.proxy)) outcome[method] = await svc.proxy[method]({ headers });
+       return { raw: outcome };`,
       { url: answer.destination_url },
     );
     expect(Object.keys(raw)).toEqual(['get', 'post', 'put', 'patch', 'delete']);
-    for (const told of Object.values<any>(raw)) expect(told).toMatchObject({ status: 404, body: 'no' });
-    expect(house.receivedAt(answer.path).map(({ method }) => method)).toEqual([
+    for (const result of Object.values<any>(raw)) expect(result).toMatchObject({ status: 404, body: 'no' });
+    expect(fixture.receivedAt(answer.path).map(({ method }) => method)).toEqual([
       'GET',
       'POST',
       'PUT',
@@ -1288,7 +1295,7 @@ describe('svc.proxy', () => {
       run(
         `return { raw: await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url }, query: ${query} })) };`,
         {
-          url: house.url,
+          url: fixture.url,
         },
       );
     const reached = await reaching(async () => {
@@ -1324,7 +1331,7 @@ describe('svc.proxy', () => {
         await attempt(() => svc.proxy.post('x')), await attempt(() => svc.proxy.post()),
       ] };`;
     const reached = await reaching(async () => {
-      const { raw } = await run(bad, { url: house.url, theirs: theirs.key });
+      const { raw } = await run(bad, { url: fixture.url, theirs: theirs.key });
       expect(raw.map(({ code, status }: any) => [code, status])).toEqual([
         ['INVALID_INPUT', 400],
         ['INVALID_INPUT', 400],
@@ -1347,7 +1354,7 @@ describe('svc.proxy', () => {
   test('needs token:use of the application, for every caller', async () => {
     const { raw } = await run(
       `return { raw: await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } })) };`,
-      { url: house.url },
+      { url: fixture.url },
       { permissions: ['token:read'] },
     );
     expect(raw).toMatchObject({ code: 'FORBIDDEN', status: 403 });
@@ -1359,7 +1366,7 @@ describe('svc.proxy', () => {
     const id = await tokenOf(server, 'theirs', {}, otherTenant.api_key);
     const { raw } = await run(
       `return { raw: await attempt(() => svc.proxy.post({ headers: { 'svc-proxy-url': args.url, 'SVC-API-KEY': args.key }, body: svc.expression(args.id) })) };`,
-      { url: house.url, key: otherTenant.api_key, id },
+      { url: fixture.url, key: otherTenant.api_key, id },
     );
     expect(raw).toMatchObject({ code: 'BAD_REQUEST', status: 400 });
     expect(await usesOf(server, id)).toEqual([]);
@@ -1369,9 +1376,9 @@ describe('svc.proxy', () => {
     const small = answering(gzipSync('{"a":1}'), { 'content-encoding': 'gzip', 'content-type': 'application/json' });
     const none = answering('', {}, 204);
     const { raw } = await run(
-      `const told = [];
-       for (const url of args.urls) told.push(await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': url } })));
-       return { raw: told.map(({ status, code, body }) => [status, code ?? null, body ?? null]) };`,
+      `const outcome = [];
+       for (const url of args.urls) outcome.push(await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': url } })));
+       return { raw: outcome.map(({ status, code, body }) => [status, code ?? null, body ?? null]) };`,
       {
         urls: [
           small.destination_url,
@@ -1392,25 +1399,25 @@ describe('svc.proxy', () => {
   test('is counted among the calls of a run', async () => {
     const { destination_url, path } = answering('x');
     const { raw } = await run(
-      `const told = [];
-       for (let i = 0; i < 55; i++) told.push((await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } }))).code ?? 'ok');
-       return { raw: told };`,
+      `const outcome = [];
+       for (let i = 0; i < 55; i++) outcome.push((await attempt(() => svc.proxy.get({ headers: { 'svc-proxy-url': args.url } }))).code ?? 'ok');
+       return { raw: outcome };`,
       { url: destination_url },
     );
     expect(raw.filter((each: string) => each === 'ok')).toHaveLength(50);
     expect(raw.slice(50)).toEqual(Array(5).fill('CALL_LIMIT'));
-    expect(house.receivedAt(path)).toHaveLength(50);
+    expect(fixture.receivedAt(path)).toHaveLength(50);
   });
 
   test('of a transform stays where the proxy and its application may go', async () => {
     const { id } = await makeApplication(server, { permissions: ['token:use'] });
-    const other = await make({ destination_url: house.otherUrl });
+    const other = await make({ destination_url: fixture.otherUrl });
     const code = `${TRY}
-      const told = [];
+      const outcome = [];
       for (const headers of [{ 'svc-proxy-url': configuration.OTHER }, { 'svc-proxy-key': configuration.KEY }])
-        told.push((await attempt(() => svc.proxy.get({ headers }))).status);
-      return { body: told, headers: {} };`;
-    const configuration = { OTHER: house.otherUrl, KEY: other.key };
+        outcome.push((await attempt(() => svc.proxy.get({ headers }))).status);
+      return { body: outcome, headers: {} };`;
+    const configuration = { OTHER: fixture.otherUrl, KEY: other.key };
     const open = await make({ request: code, configuration, application: { id } });
     expect((await askProxy(server, open)).status).toBe(200);
     expect(JSON.parse(last().body.toString())).toEqual([200, 200]);
@@ -1432,22 +1439,22 @@ describe('svc.proxy', () => {
     });
     expect((await askProxy(server, proxy, { json: { a: 1 }, headers: { 'x-own': '1' } })).status).toBe(200);
     expect(JSON.parse(last().body.toString())).toEqual({ body: 'handed on' });
-    expect(house.receivedAt(path)[0]?.headers).toContainEqual(['x-own', '1']);
-    expect(house.receivedAt(path)[0]?.body.toString()).toBe('{"a":1}');
+    expect(fixture.receivedAt(path)[0]?.headers).toContainEqual(['x-own', '1']);
+    expect(fixture.receivedAt(path)[0]?.body.toString()).toBe('{"a":1}');
   });
 
   test('ends with the run that made it', async () => {
     let isClosed = false;
-    house.routes.set('/silent', (_, response) => void response.once('close', () => (isClosed = true)));
-    house.routes.set('/heard', async (_, response) => {
-      await until(() => house.receivedAt('/silent').length > 0);
+    fixture.routes.set('/silent', (_, response) => void response.once('close', () => (isClosed = true)));
+    fixture.routes.set('/heard', async (_, response) => {
+      await until(() => fixture.receivedAt('/silent').length > 0);
       response.end();
     });
     const { raw } = await run(
       `svc.proxy.get({ headers: { 'svc-proxy-url': args.silent } }).catch(() => {});
        await fetch(args.heard);
        return { raw: 'over' };`,
-      { silent: `${house.url}/silent`, heard: `${house.url}/heard` },
+      { silent: `${fixture.url}/silent`, heard: `${fixture.url}/heard` },
     );
     expect(raw).toBe('over');
     await until(() => isClosed);
@@ -1468,9 +1475,9 @@ describe('svc.proxy', () => {
 
   test('of code that asks itself ends after three levels', async () => {
     const { proxy, path } = await makeEndless();
-    const told = await askProxy(server, proxy, { json: {} });
-    expect(told.status, told.text).toBe(200);
-    const bodies = house.receivedAt(path).map(({ body }) => JSON.parse(body.toString()));
+    const result = await askProxy(server, proxy, { json: {} });
+    expect(result.status, result.text).toBe(200);
+    const bodies = fixture.receivedAt(path).map(({ body }) => JSON.parse(body.toString()));
     expect(bodies).toEqual([{ code: 'BAD_REQUEST', status: 400 }, { status: 200 }, { status: 200 }, { status: 200 }]);
     expect(await usesOf(server, proxy.id)).toHaveLength(4);
   });
@@ -1480,13 +1487,13 @@ describe('svc.proxy', () => {
     const theirs = await make({ request: PASS }, otherTenant.api_key);
     expect((await askProxy(server, theirs, { key: otherTenant.api_key, json: {} })).status).toBe(200);
     let isOver = false;
-    const all = Promise.all(Array.from({ length: 40 }, () => askProxy(server, proxy, { json: {} }))).then((told) => {
+    const all = Promise.all(Array.from({ length: 40 }, () => askProxy(server, proxy, { json: {} }))).then((result) => {
       isOver = true;
-      return told;
+      return result;
     });
     expect((await askProxy(server, theirs, { key: otherTenant.api_key, json: {} })).status).toBe(200);
     expect(isOver).toBe(false);
-    for (const told of await all) expect([200, 408, 429, 503]).toContain(told.status);
+    for (const result of await all) expect([200, 408, 429, 503]).toContain(result.status);
     expect((await askProxy(server, proxy, { json: {} })).status).toBe(200);
   });
 
@@ -1497,7 +1504,7 @@ describe('svc.proxy', () => {
       { key: proxy.key },
     );
     expect(raw).toBe(200);
-    expect(house.receivedAt(path).length).toBeLessThanOrEqual(4);
+    expect(fixture.receivedAt(path).length).toBeLessThanOrEqual(4);
   });
 });
 
@@ -1516,8 +1523,8 @@ describe('one run and the next', () => {
     const theirs = await make({ request: LEAVE, response: LEAVE }, otherTenant.api_key);
     for (let round = 0; round < 3; round += 1)
       for (const [each, key] of [[proxy], [sibling], [theirs, otherTenant.api_key]] as [StoredProxy, string?][]) {
-        const told = await askProxy(server, each, { json: {}, ...(key !== undefined && { key }) });
-        expect(told.body, told.text).toEqual(CLEAN);
+        const result = await askProxy(server, each, { json: {}, ...(key !== undefined && { key }) });
+        expect(result.body, result.text).toEqual(CLEAN);
         expect(JSON.parse(last().body.toString())).toEqual(CLEAN);
       }
   });

@@ -10,30 +10,30 @@ import {
   pour,
   proxyErrorIn,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   soon,
-  startProxyHouse,
+  startProxyFixture,
   statusOf,
   until,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
   type Wire,
 } from './support/proxy.ts';
 import { tokenOf, usesOf } from './support/reactors.ts';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 const wires: Wire[] = [];
 afterEach(() => {
   for (const { socket } of wires.splice(0)) socket.destroy();
-  house.destination.script = receiving(house.destination, OK);
+  fixture.destination.script = receiving(fixture.destination, OK);
 });
 
 const connect = async (): Promise<Wire> => {
-  const wire = await house.connect();
+  const wire = await fixture.connect();
   wires.push(wire);
   return wire;
 };
@@ -43,17 +43,17 @@ const chunked = (...pieces: string[]): string =>
 
 /** Sends it, and says what arrived. */
 const arriving = async (bytes: string): Promise<Message> => {
-  const before = house.destination.received.length;
-  const answer = await house.ask(bytes);
+  const before = fixture.destination.received.length;
+  const answer = await fixture.ask(bytes);
   expect(statusOf(answer), answer.body.toString()).toBe(200);
-  expect(house.destination.received).toHaveLength(before + 1);
-  return house.last();
+  expect(fixture.destination.received).toHaveLength(before + 1);
+  return fixture.last();
 };
 
 /** What the caller gets of an answer of these bytes. */
-const answered = async (bytes: string | Uint8Array, request = house.head('GET /proxy')): Promise<Message> => {
-  house.destination.script = receiving(house.destination, bytes);
-  return house.ask(request);
+const answered = async (bytes: string | Uint8Array, request = fixture.head('GET /proxy')): Promise<Message> => {
+  fixture.destination.script = receiving(fixture.destination, bytes);
+  return fixture.ask(request);
 };
 
 const targetOf = ({ start }: Head): string => start.split(' ')[1] as string;
@@ -91,19 +91,19 @@ describe('headers on their way to the destination', () => {
       'X-Forwarded: 1',
       'X-Real: 1',
     ];
-    const message = await arriving(house.head('GET /proxy/x', ...lines));
+    const message = await arriving(fixture.head('GET /proxy/x', ...lines));
     const theirs = message.headers.filter(([name]) => !ofRequests.includes(name.toLowerCase()));
     expect(theirs.map(([name, value]) => `${name}:${value}`)).toEqual(lines.map((line) => line.replace(/:\s*/, ':')));
   });
 
   test('are all that is added to', async () => {
-    const message = await arriving(house.head('GET /proxy'));
+    const message = await arriving(fixture.head('GET /proxy'));
     expect(namesOf(message).toSorted()).toEqual(ofRequests.toSorted());
-    expect(valuesOf(message, 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesOf(message, 'host')).toEqual([new URL(fixture.url).host]);
   });
 
   test("say nothing of the caller's address or of the servers before this one", async () => {
-    const { key } = await makeProxy(house, {
+    const { key } = await makeProxy(fixture, {
       request_transform: {
         code: "module.exports = async ({ args }) => ({ body: args.body, headers: { ...args.headers, 'x-forwarded-host': 'set by code' } });",
       },
@@ -124,16 +124,16 @@ describe('headers on their way to the destination', () => {
       'tracestate: the-secret',
       'BAGGAGE: the-secret',
     ];
-    const direct = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1'));
+    const direct = await arriving(fixture.head('GET /proxy', ...lines, 'X-Stays: 1'));
     expect(namesOf(direct).toSorted()).toEqual([...ofRequests, 'x-stays'].toSorted());
-    const transformed = await arriving(house.head('GET /proxy', ...lines, 'X-Stays: 1', `SVC-PROXY-KEY: ${key}`));
+    const transformed = await arriving(fixture.head('GET /proxy', ...lines, 'X-Stays: 1', `SVC-PROXY-KEY: ${key}`));
     expect(transformed.headers.flat().join()).not.toContain('the-secret');
     expect(valuesOf(transformed, 'x-forwarded-host')).toEqual(['set by code']);
   });
 
   test('none of ours cross, nor what they say', async () => {
-    const { key } = await makeProxy(house);
-    const { api_key } = house.server.tenant;
+    const { key } = await makeProxy(fixture);
+    const { api_key } = fixture.server.tenant;
     const lines = [
       `svc-proxy-key: ${key}`,
       'SVC-PROXY-URL: https://the-secret.test/',
@@ -142,7 +142,7 @@ describe('headers on their way to the destination', () => {
       'sVc-AnyThing: the-secret',
       'SVC-PROXY-DESTINATION-STATUS: 299',
     ];
-    const head = house.head(`POST /proxy?SVC-Proxy-Key=${key}&a=1`, ...lines, 'Content-Length: 2');
+    const head = fixture.head(`POST /proxy?SVC-Proxy-Key=${key}&a=1`, ...lines, 'Content-Length: 2');
     const message = await arriving(`${head}ok`);
     const whole = message.start + message.headers.flat().join('\n') + message.body.toString();
     for (const secret of [key, api_key, 'the-secret']) expect(whole).not.toContain(secret);
@@ -152,7 +152,7 @@ describe('headers on their way to the destination', () => {
 
   test('those of the connection stay, and those that it names', async () => {
     const message = await arriving(
-      house.head(
+      fixture.head(
         'GET /proxy',
         'Connection: x-secret, Close , X-OTHER',
         'Connection: x-third',
@@ -180,39 +180,41 @@ describe('headers on their way to the destination', () => {
       ['Upgrade: h2c', 'HTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA'],
     ];
     for (const lines of upgrades) {
-      const message = await arriving(house.head('GET /proxy', 'Connection: Upgrade', ...lines));
+      const message = await arriving(fixture.head('GET /proxy', 'Connection: Upgrade', ...lines));
       expect(namesOf(message)).not.toContain('upgrade');
     }
     const answer = await answered(
       'HTTP/1.1 101 Switching Protocols\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\nraw',
-      house.head('GET /proxy', 'Connection: Upgrade', 'Upgrade: websocket'),
+      fixture.head('GET /proxy', 'Connection: Upgrade', 'Upgrade: websocket'),
     );
     expect(proxyErrorIn(answer).status).toBe(502);
   });
 
   test('the destination gets its own host name, whatever Host the caller sends', async () => {
     for (const host of ['evil.test', 'upstream.test:1', '127.0.0.1', '']) {
-      const message = await arriving(house.head('GET /proxy', `Host: ${host}`, 'X-Forwarded-Host: evil.test'));
-      expect(valuesOf(message, 'host'), host).toEqual([new URL(house.url).host]);
+      const message = await arriving(fixture.head('GET /proxy', `Host: ${host}`, 'X-Forwarded-Host: evil.test'));
+      expect(valuesOf(message, 'host'), host).toEqual([new URL(fixture.url).host]);
     }
   });
 
   test('Expect is for us', async () => {
     const wire = await connect();
-    wire.send(house.head('POST /proxy', 'Expect: 100-continue', 'Content-Length: 5'));
+    wire.send(fixture.head('POST /proxy', 'Expect: 100-continue', 'Content-Length: 5'));
     expect((await wire.head()).start).toBe('HTTP/1.1 100 Continue');
     wire.send('hello');
     expect(statusOf(await wire.message())).toBe(200);
-    expect(namesOf(house.last())).not.toContain('expect');
-    expect(house.last().body.toString()).toBe('hello');
-    const other = await nothingReaches(house, () => house.ask(house.head('POST /proxy', 'Expect: 200-maybe')));
+    expect(namesOf(fixture.last())).not.toContain('expect');
+    expect(fixture.last().body.toString()).toBe('hello');
+    const other = await nothingReaches(fixture, () => fixture.ask(fixture.head('POST /proxy', 'Expect: 200-maybe')));
     expect(statusOf(other)).toBe(417);
   });
 
   test('too much of them is refused, and as much as fits goes on', async () => {
     const value = 'a'.repeat(15_000);
-    expect(valuesOf(await arriving(house.head('GET /proxy', `X-Long: ${value}`)), 'x-long')).toEqual([value]);
-    const refused = await nothingReaches(house, () => house.ask(house.head('GET /proxy', `X-Long: ${value}${value}`)));
+    expect(valuesOf(await arriving(fixture.head('GET /proxy', `X-Long: ${value}`)), 'x-long')).toEqual([value]);
+    const refused = await nothingReaches(fixture, () =>
+      fixture.ask(fixture.head('GET /proxy', `X-Long: ${value}${value}`)),
+    );
     expect(statusOf(refused)).toBe(431);
   });
 
@@ -228,26 +230,26 @@ describe('headers on their way to the destination', () => {
       '',
     ];
     for (const type of types) {
-      const head = house.head('POST /proxy', `Content-Type: ${type}`, `Content-Length: ${body.length}`);
+      const head = fixture.head('POST /proxy', `Content-Type: ${type}`, `Content-Length: ${body.length}`);
       const message = await arriving(head + body);
       expect(valuesOf(message, 'content-type'), type).toEqual([type]);
       expect(message.body.toString(), type).toBe(body);
     }
     const twice = (...types: string[]) =>
-      house.head('POST /proxy', ...types.map((type) => `Content-Type: ${type}`), `Content-Length: ${body.length}`) +
+      fixture.head('POST /proxy', ...types.map((type) => `Content-Type: ${type}`), `Content-Length: ${body.length}`) +
       body;
     const message = await arriving(twice('Application/JSON', 'application/json'));
     expect(valuesOf(message, 'content-type')).toEqual(['Application/JSON', 'application/json']);
     for (const types of [['text/plain', 'application/json'], ['application/json; charset="x']])
-      expect([400, 415]).toContain(statusOf(await house.ask(twice(...types))));
+      expect([400, 415]).toContain(statusOf(await fixture.ask(twice(...types))));
   });
 });
 
 describe('paths on their way to the destination', () => {
-  const to = (target: string, url = house.url) => house.head(`GET ${target}`, `SVC-PROXY-URL: ${url}`);
+  const to = (target: string, url = fixture.url) => fixture.head(`GET ${target}`, `SVC-PROXY-URL: ${url}`);
 
   test('are appended to the path of the destination, and never lead above it', async () => {
-    const base = `${house.url}/base/path/?own=1`;
+    const base = `${fixture.url}/base/path/?own=1`;
     const appended: Record<string, string> = {
       '/proxy': '/base/path/?own=1',
       '/proxy/': '/base/path/?own=1',
@@ -302,14 +304,14 @@ describe('paths on their way to the destination', () => {
       '.%20',
     ];
     for (const target of targets) {
-      const answer = await nothingReaches(house, () => house.ask(to(`/proxy/${target}`)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(to(`/proxy/${target}`)));
       expect(proxyErrorIn(answer), target).toMatchObject({ status: 400, errors: { path: [expect.any(String)] } });
     }
   });
 
   test('with a fragment, or that are no path, are refused', async () => {
     for (const target of ['/proxy#x', '/proxy/a#b?c', '/proxy/\x00', '/proxy/a\tb', 'proxy']) {
-      const answer = await nothingReaches(house, () => house.ask(to(target)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(to(target)));
       expect([400, 404], target).toContain(statusOf(answer));
     }
   });
@@ -317,7 +319,7 @@ describe('paths on their way to the destination', () => {
   test('with percent signs that encode nothing pass in the query, and are refused in the path', async () => {
     expect(targetOf(await arriving(to('/proxy/a?b=%zz&c=%')))).toBe('/a?b=%zz&c=%');
     for (const target of ['/a%zz', '/100%', '/%E9', '/%c3%28']) {
-      const answer = await nothingReaches(house, () => house.ask(to(`/proxy${target}`)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(to(`/proxy${target}`)));
       expect(proxyErrorIn(answer), target).toMatchObject({
         status: 400,
         errors: { path: ['must be percent-encoded UTF-8'] },
@@ -332,7 +334,7 @@ describe('paths on their way to the destination', () => {
 
   test('beyond ASCII are no requests', async () => {
     for (const target of ['/proxy/\xc3\xa9', '/proxy?q=\xe9', '/proxy/\xef\xbc\x8e\xef\xbc\x8e/']) {
-      const answer = await nothingReaches(house, () => house.ask(to(target)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(to(target)));
       expect(statusOf(answer), target).toBe(400);
     }
   });
@@ -348,14 +350,14 @@ describe('paths on their way to the destination', () => {
       '/./proxy',
       '/x/../proxy',
     ]) {
-      const answer = await nothingReaches(house, () => house.ask(to(target)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(to(target)));
       expect([400, 404], target).toContain(statusOf(answer));
     }
   });
 
   test('the key of a proxy is taken out of the query, in any spelling, and nothing else is', async () => {
-    const { key } = await makeProxy(house, { destination_url: `${house.url}/base` });
-    const ask = (query: string) => house.head(`GET /proxy/x?${query}`, 'SVC-PROXY-URL: https://nowhere.test');
+    const { key } = await makeProxy(fixture, { destination_url: `${fixture.url}/base` });
+    const ask = (query: string) => fixture.head(`GET /proxy/x?${query}`, 'SVC-PROXY-URL: https://nowhere.test');
     const asked: Record<string, string> = {
       [`svc-proxy-key=${key}&a=1`]: '?a=1',
       [`a=1&SVC-Proxy-Key=${key}`]: '?a=1',
@@ -368,25 +370,25 @@ describe('paths on their way to the destination', () => {
   });
 
   test('the keys of two proxies, in headers, in the query or in both, are 400', async () => {
-    const [one, two] = [(await makeProxy(house)).key, (await makeProxy(house)).key];
+    const [one, two] = [(await makeProxy(fixture)).key, (await makeProxy(fixture)).key];
     const heads = [
-      house.head(`GET /proxy?svc-proxy-key=${one}`, `SVC-PROXY-KEY: ${two}`),
-      house.head(`GET /proxy?svc-proxy-key=${one}&svc-proxy-key=${two}`),
-      house.head('GET /proxy', `SVC-PROXY-KEY: ${one}`, `svc-proxy-key: ${two}`),
-      house.head('GET /proxy', `SVC-PROXY-KEY: ${one}, ${two}`),
-      house.head(`GET /proxy?svc-proxy-key=`, `SVC-PROXY-KEY: ${one}`),
+      fixture.head(`GET /proxy?svc-proxy-key=${one}`, `SVC-PROXY-KEY: ${two}`),
+      fixture.head(`GET /proxy?svc-proxy-key=${one}&svc-proxy-key=${two}`),
+      fixture.head('GET /proxy', `SVC-PROXY-KEY: ${one}`, `svc-proxy-key: ${two}`),
+      fixture.head('GET /proxy', `SVC-PROXY-KEY: ${one}, ${two}`),
+      fixture.head(`GET /proxy?svc-proxy-key=`, `SVC-PROXY-KEY: ${one}`),
     ];
     for (const head of heads) {
-      const answer = await nothingReaches(house, () => house.ask(head));
+      const answer = await nothingReaches(fixture, () => fixture.ask(head));
       expect([400, 404], head).toContain(proxyErrorIn(answer).status);
     }
-    await arriving(house.head(`GET /proxy?svc-proxy-key=${one}`, `SVC-PROXY-KEY: ${one}`));
+    await arriving(fixture.head(`GET /proxy?svc-proxy-key=${one}`, `SVC-PROXY-KEY: ${one}`));
   });
 
   test('a key within the destination that a request names would go on to it, and is refused', async () => {
     for (const name of ['svc-proxy-key', 'SVC-Proxy-Key', 'svc%2dproxy%2Dkey']) {
-      const answer = await nothingReaches(house, () =>
-        house.ask(house.head('GET /proxy/x', `SVC-PROXY-URL: ${house.url}/?a=1&${name}=secret`)),
+      const answer = await nothingReaches(fixture, () =>
+        fixture.ask(fixture.head('GET /proxy/x', `SVC-PROXY-URL: ${fixture.url}/?a=1&${name}=secret`)),
       );
       expect(proxyErrorIn(answer), name).toMatchObject({
         status: 400,
@@ -396,8 +398,8 @@ describe('paths on their way to the destination', () => {
   });
 
   test('two destinations in one request, and none, are 400', async () => {
-    const answer = await nothingReaches(house, () =>
-      house.ask(house.head('GET /proxy', `SVC-PROXY-URL: ${house.url}`, `svc-proxy-url: ${house.url}`)),
+    const answer = await nothingReaches(fixture, () =>
+      fixture.ask(fixture.head('GET /proxy', `SVC-PROXY-URL: ${fixture.url}`, `svc-proxy-url: ${fixture.url}`)),
     );
     const errors = { 'headers.svc-proxy-url': ['must be there once'] };
     expect(proxyErrorIn(answer)).toMatchObject({ status: 400, errors });
@@ -411,17 +413,17 @@ describe('framing on its way in', () => {
     ['x-own, chunked', 501],
     ['deflate\r\nTransfer-Encoding: chunked', 400],
   ])('in another coding than chunks is refused, since it would be lost: %j', async (coding, status) => {
-    const head = house.head('POST /proxy', `Transfer-Encoding: ${coding}`, 'Connection: close');
-    const answer = await nothingReaches(house, () => house.ask(head + chunked('hello')));
+    const head = fixture.head('POST /proxy', `Transfer-Encoding: ${coding}`, 'Connection: close');
+    const answer = await nothingReaches(fixture, () => fixture.ask(head + chunked('hello')));
     expect(proxyErrorIn(answer)).toMatchObject({ status });
   });
 
   test('in chunks goes on, however the coding is spelled', async () => {
-    const message = await arriving(house.head('POST /proxy', 'Transfer-Encoding:  Chunked ') + chunked('hello'));
+    const message = await arriving(fixture.head('POST /proxy', 'Transfer-Encoding:  Chunked ') + chunked('hello'));
     expect(message.body.toString()).toBe('hello');
   });
 
-  const start = () => house.head('POST /proxy').slice(0, -2);
+  const start = () => fixture.head('POST /proxy').slice(0, -2);
 
   const refused: [name: string, rest: string][] = [
     ['a length and chunks', 'Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n'],
@@ -451,53 +453,53 @@ describe('framing on its way in', () => {
   ];
   for (const [name, rest] of refused)
     test(`${name} is 400 and the end of the connection, and nothing is sent`, async () => {
-      const before = house.destination.received.length;
+      const before = fixture.destination.received.length;
       const wire = await connect();
       wire.send(start() + rest);
       const answer = await wire.message();
       expect(statusOf(answer)).toBe(400);
       await wire.closed;
       await delay(20);
-      expect(house.destination.received).toHaveLength(before);
+      expect(fixture.destination.received).toHaveLength(before);
     });
 
   test('a request without a host, and one of a version that is none, is 400', async () => {
-    const keys = `SVC-API-KEY: ${house.server.tenant.api_key}\r\nSVC-PROXY-URL: ${house.url}\r\n\r\n`;
+    const keys = `SVC-API-KEY: ${fixture.server.tenant.api_key}\r\nSVC-PROXY-URL: ${fixture.url}\r\n\r\n`;
     for (const first of [
       'GET /proxy HTTP/1.1',
       'GET /proxy HTTP/9.9',
       'GET /proxy HTTP/1.1 x',
       'GET  /proxy HTTP/1.1',
     ]) {
-      const answer = await nothingReaches(house, () => house.ask(`${first}\r\n${keys}`));
+      const answer = await nothingReaches(fixture, () => fixture.ask(`${first}\r\n${keys}`));
       expect(statusOf(answer), first).toBe(400);
     }
   });
 
   test('a target with a host in it is 400', async () => {
     for (const target of ['http://evil.test/proxy', 'http://vault.test/proxy/x', 'https://evil.test/proxy?a=1']) {
-      const answer = await nothingReaches(house, () => house.ask(house.head(`GET ${target}`)));
+      const answer = await nothingReaches(fixture, () => fixture.ask(fixture.head(`GET ${target}`)));
       expect(statusOf(answer), target).toBe(400);
     }
   });
 
   test('extensions of chunks go no further, and are bounded', async () => {
-    const head = house.head('POST /proxy', 'Transfer-Encoding: chunked');
+    const head = fixture.head('POST /proxy', 'Transfer-Encoding: chunked');
     const message = await arriving(`${head}2;a=b;c="d"\r\nok\r\n3;x\r\nyes\r\n0;z=1\r\n\r\n`);
     expect(message.body.toString()).toBe('okyes');
-    const before = house.destination.received.length;
+    const before = fixture.destination.received.length;
     const wire = await connect();
     wire.send(`${head}2;${'a'.repeat(100_000)}\r\nok\r\n0\r\n\r\n`);
     expect([400, 413]).toContain(statusOf(await wire.message()));
-    expect(house.destination.received).toHaveLength(before);
+    expect(fixture.destination.received).toHaveLength(before);
   });
 
   test('trailers go no further', async () => {
-    const head = house.head('POST /proxy', 'Transfer-Encoding: chunked', 'Trailer: x-after');
+    const head = fixture.head('POST /proxy', 'Transfer-Encoding: chunked', 'Trailer: x-after');
     const message = await arriving(`${head}2\r\nok\r\n0\r\nX-After: the-secret\r\nHost: evil.test\r\n\r\n`);
     expect(message.body.toString()).toBe('ok');
     expect(message.headers.flat().join()).not.toContain('the-secret');
-    expect(valuesOf(message, 'host')).toEqual([new URL(house.url).host]);
+    expect(valuesOf(message, 'host')).toEqual([new URL(fixture.url).host]);
   });
 
   test('a body with a length, and one in chunks, arrives whole and framed once', async () => {
@@ -505,9 +507,9 @@ describe('framing on its way in', () => {
       const body = '{"a":[1,2]}';
       const lines = [`Content-Type: ${type}`];
       const heads = [
-        house.head('POST /proxy', ...lines, `Content-Length: ${body.length}`) + body,
-        house.head('POST /proxy', ...lines, 'Transfer-Encoding: chunked') + chunked('{"a":', '[1,', '2]}'),
-        house.head('POST /proxy', ...lines, 'Transfer-Encoding: Chunked') + chunked(body),
+        fixture.head('POST /proxy', ...lines, `Content-Length: ${body.length}`) + body,
+        fixture.head('POST /proxy', ...lines, 'Transfer-Encoding: chunked') + chunked('{"a":', '[1,', '2]}'),
+        fixture.head('POST /proxy', ...lines, 'Transfer-Encoding: Chunked') + chunked(body),
       ];
       for (const head of heads) {
         const message = await arriving(head);
@@ -521,9 +523,9 @@ describe('framing on its way in', () => {
   test('no body, an empty one and empty chunks are no body', async () => {
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE']) {
       const bodies = [
-        house.head(`${method} /proxy`),
-        house.head(`${method} /proxy`, 'Content-Length: 0'),
-        house.head(`${method} /proxy`, 'Transfer-Encoding: chunked') + chunked(),
+        fixture.head(`${method} /proxy`),
+        fixture.head(`${method} /proxy`, 'Content-Length: 0'),
+        fixture.head(`${method} /proxy`, 'Transfer-Encoding: chunked') + chunked(),
       ];
       for (const bytes of bodies) {
         const message = await arriving(bytes);
@@ -537,9 +539,9 @@ describe('framing on its way in', () => {
     for (const method of ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'])
       for (const type of ['text/plain', 'application/octet-stream']) {
         const line = `Content-Type: ${type}`;
-        const whole = await arriving(`${house.head(`${method} /proxy`, line, 'Content-Length: 5')}hello`);
+        const whole = await arriving(`${fixture.head(`${method} /proxy`, line, 'Content-Length: 5')}hello`);
         expect([whole.start, whole.body.toString()]).toEqual([`${method} / HTTP/1.1`, 'hello']);
-        const inChunks = house.head(`${method} /proxy`, line, 'Transfer-Encoding: chunked') + chunked('he', 'llo');
+        const inChunks = fixture.head(`${method} /proxy`, line, 'Transfer-Encoding: chunked') + chunked('he', 'llo');
         expect((await arriving(inChunks)).body.toString()).toBe('hello');
       }
   });
@@ -549,20 +551,22 @@ describe('framing on its way in', () => {
       for (const target of ['/proxy', '/proxy/x']) {
         const wire = await connect();
         // The framework wants to know what a query is made of.
-        wire.send(house.head(`${method} ${target}`, ...(method === 'QUERY' ? ['Content-Type: text/plain'] : [])));
-        const head = await nothingReaches(house, () => wire.head());
+        wire.send(fixture.head(`${method} ${target}`, ...(method === 'QUERY' ? ['Content-Type: text/plain'] : [])));
+        const head = await nothingReaches(fixture, () => wire.head());
         expect(statusOf(head), `${method} ${target}`).toBe(405);
         expect(valuesOf(head, 'allow')).toEqual(['GET, POST, PUT, PATCH, DELETE']);
         if (method !== 'HEAD') expect(proxyErrorIn({ ...head, ...(await wire.body(head)) }).status).toBe(405);
       }
     for (const method of ['BREW', 'get', 'GET\t', 'G@T'])
-      expect(statusOf(await nothingReaches(house, () => house.ask(house.head(`${method} /proxy`)))), method).toBe(400);
+      expect(statusOf(await nothingReaches(fixture, () => fixture.ask(fixture.head(`${method} /proxy`)))), method).toBe(
+        400,
+      );
   });
 
   test('CONNECT is the end of the connection', async () => {
-    await nothingReaches(house, async () => {
+    await nothingReaches(fixture, async () => {
       const wire = await connect();
-      wire.send(`CONNECT upstream.test:${house.destination.port} HTTP/1.1\r\nHost: vault.test\r\n\r\n`);
+      wire.send(`CONNECT upstream.test:${fixture.destination.port} HTTP/1.1\r\nHost: vault.test\r\n\r\n`);
       await Promise.race([wire.closed, wire.head().catch(() => undefined)]);
       wire.send(OK);
       await wire.closed;
@@ -570,7 +574,7 @@ describe('framing on its way in', () => {
   });
 
   test('requests that follow each other without waiting are answered in their order', async () => {
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       const { body } = await wire.body(head);
       if (targetOf(head) === '/slow') await delay(200);
       const text = targetOf(head) + body.toString();
@@ -578,7 +582,7 @@ describe('framing on its way in', () => {
     };
     const wire = await connect();
     wire.send(
-      `${house.head('POST /proxy/slow', 'Content-Length: 2')}ab${house.head('GET /proxy/two')}${house.head('POST /proxy/three', 'Content-Length: 1')}c`,
+      `${fixture.head('POST /proxy/slow', 'Content-Length: 2')}ab${fixture.head('GET /proxy/two')}${fixture.head('POST /proxy/three', 'Content-Length: 1')}c`,
     );
     const bodies: string[] = [];
     for (let count = 0; count < 3; count += 1) bodies.push((await wire.message()).body.toString());
@@ -586,12 +590,12 @@ describe('framing on its way in', () => {
   });
 
   test('a caller of HTTP/1.0 gets an answer without chunks', async () => {
-    house.destination.script = receiving(
-      house.destination,
+    fixture.destination.script = receiving(
+      fixture.destination,
       `HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n${chunked('ok', 'yes')}`,
     );
     const wire = await connect();
-    wire.send(house.head('GET /proxy').replace('HTTP/1.1', 'HTTP/1.0'));
+    wire.send(fixture.head('GET /proxy').replace('HTTP/1.1', 'HTTP/1.0'));
     const answer = await wire.message();
     expect(valuesOf(answer, 'transfer-encoding')).toEqual([]);
     expect(answer.body.toString()).toBe('okyes');
@@ -632,7 +636,7 @@ describe('answers on their way to the caller', () => {
   test('nothing is added but what says where they come from, and keeps them from caches and pages', async () => {
     const answer = await answered(
       bodyless('200 OK', 'Content-Length: 0'),
-      house.head('GET /proxy', 'SVC-TRACE-ID: my-trace'),
+      fixture.head('GET /proxy', 'SVC-TRACE-ID: my-trace'),
     );
     expect(namesOf(answer).toSorted()).toEqual(['content-length', ...ofAnswers].toSorted());
     expect(valuesOf(answer, 'svc-trace-id')).toEqual(['my-trace']);
@@ -664,8 +668,8 @@ describe('answers on their way to the caller', () => {
   test('a reason phrase beyond ASCII does not stop a response', async () => {
     for (const words of ['Caf\xe9', 'Caf\xc3\xa9', 'a\tb', '\xff\xfe']) {
       const wire = await connect();
-      house.destination.script = receiving(house.destination, bodyless(`200 ${words}`, 'Content-Length: 0'));
-      wire.send(house.head('GET /proxy'));
+      fixture.destination.script = receiving(fixture.destination, bodyless(`200 ${words}`, 'Content-Length: 0'));
+      wire.send(fixture.head('GET /proxy'));
       const answer = await Promise.race([wire.message(), delay(2_000)]);
       expect(answer && [200, 502].includes(statusOf(answer)), JSON.stringify(words)).toBe(true);
     }
@@ -679,8 +683,8 @@ describe('answers on their way to the caller', () => {
     ];
     for (const head of heads) {
       const wire = await connect();
-      house.destination.script = receiving(house.destination, head);
-      wire.send(house.head('GET /proxy'));
+      fixture.destination.script = receiving(fixture.destination, head);
+      wire.send(fixture.head('GET /proxy'));
       const answer = await wire.message();
       expect(`HTTP/1.1 ${statusOf(answer)}`).toBe(head.slice(0, 12));
       // RFC 9110 section 8.6: a length here would be that of another answer.
@@ -689,8 +693,8 @@ describe('answers on their way to the caller', () => {
         head,
       ).toEqual([]);
       expect(valuesOf(answer, 'etag')).toEqual(['"a"']);
-      house.destination.script = receiving(house.destination, OK);
-      wire.send(house.head('GET /proxy'));
+      fixture.destination.script = receiving(fixture.destination, OK);
+      wire.send(fixture.head('GET /proxy'));
       expect((await wire.message()).body.toString()).toBe('ok');
     }
   });
@@ -721,13 +725,13 @@ describe('answers on their way to the caller', () => {
 
   test('redirects are for the caller to follow', async () => {
     for (const status of [301, 302, 303, 307, 308]) {
-      const before = house.destination.received.length;
+      const before = fixture.destination.received.length;
       const answer = await answered(
         bodyless(`${status} Moved`, 'Location: https://127.0.0.1/', 'Content-Length: 0'),
-        house.head('GET /proxy', 'Authorization: Bearer abc'),
+        fixture.head('GET /proxy', 'Authorization: Bearer abc'),
       );
       expect([statusOf(answer), ...valuesOf(answer, 'location')]).toEqual([status, 'https://127.0.0.1/']);
-      expect(house.destination.received).toHaveLength(before + 1);
+      expect(fixture.destination.received).toHaveLength(before + 1);
     }
   });
 
@@ -753,13 +757,13 @@ describe('answers on their way to the caller', () => {
   });
 
   test('up to the end of the connection they arrive whole', async () => {
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send(bodyless('200 OK', 'Content-Type: text/plain'));
       wire.send('the end');
       wire.socket.end();
     };
-    const answer = await house.ask(house.head('GET /proxy'));
+    const answer = await fixture.ask(fixture.head('GET /proxy'));
     expect([answer.body.toString(), answer.isWhole]).toEqual(['the end', true]);
   });
 
@@ -788,14 +792,14 @@ describe('answers on their way to the caller', () => {
   test('one that is longer than it says is not the answer to the next request', async () => {
     const smuggled = bodyless('200 OK', 'X-Smuggled: 1', 'Content-Length: 4') + 'evil';
     for (const isLate of [false, true]) {
-      house.destination.script = async (wire, head) => {
+      fixture.destination.script = async (wire, head) => {
         await wire.body(head);
         wire.send(isLate ? OK : OK + smuggled);
         await delay(20);
         if (isLate) wire.send(smuggled);
       };
       for (let count = 0; count < 4; count += 1) {
-        const answer = await house.ask(house.head(`GET /proxy/${count}`));
+        const answer = await fixture.ask(fixture.head(`GET /proxy/${count}`));
         expect(answer.body.toString()).toBe('ok');
         expect(namesOf(answer)).not.toContain('x-smuggled');
         await delay(50);
@@ -810,7 +814,7 @@ describe('answers in pieces', () => {
   test('events arrive one by one, each before the next is sent', async () => {
     const seen: (() => void)[] = [];
     const sight = () => new Promise<void>((resolve) => seen.push(resolve));
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send(STREAM);
       await sight();
@@ -821,7 +825,7 @@ describe('answers in pieces', () => {
       wire.send('0\r\n\r\n');
     };
     const wire = await connect();
-    wire.send(house.head('GET /proxy', 'Accept: text/event-stream'));
+    wire.send(fixture.head('GET /proxy', 'Accept: text/event-stream'));
     expect(statusOf(await wire.head())).toBe(200);
     for (const event of ['data: one\n\n', 'data: two\n\n', 'data: three\n\n']) {
       await until(() => seen.length > 0, event);
@@ -836,14 +840,14 @@ describe('answers in pieces', () => {
   test('those with a length arrive as they come, too', async () => {
     let isSeen = (): void => {};
     const seen = new Promise<void>((resolve) => (isSeen = resolve));
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send('HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nfirst');
       await seen;
       wire.send('after');
     };
     const wire = await connect();
-    wire.send(house.head('GET /proxy'));
+    wire.send(fixture.head('GET /proxy'));
     await wire.head();
     await wire.upTo('first');
     isSeen();
@@ -861,7 +865,7 @@ describe('answers in pieces', () => {
   ];
   for (const [name, bytes, isReset] of breaks)
     test(`one that breaks off ${name} never looks complete`, async () => {
-      house.destination.script = async (wire, head) => {
+      fixture.destination.script = async (wire, head) => {
         await wire.body(head);
         wire.send(bytes);
         await delay(100);
@@ -869,7 +873,7 @@ describe('answers in pieces', () => {
         else wire.socket.end();
       };
       const wire = await connect();
-      wire.send(house.head('GET /proxy'));
+      wire.send(fixture.head('GET /proxy'));
       const head = await wire.head();
       if (valuesOf(head, 'svc-proxy-destination-status').length === 0) expect(statusOf(head)).toBe(502);
       else {
@@ -880,53 +884,53 @@ describe('answers in pieces', () => {
 
   test('one that breaks off before its head is whole is 502', async () => {
     for (const bytes of ['', 'HTTP/1.1 200', 'HTTP/1.1 200 OK\r\nContent-Le']) {
-      house.destination.script = async (wire, head) => {
+      fixture.destination.script = async (wire, head) => {
         await wire.body(head);
         wire.send(bytes);
         wire.socket.end();
       };
-      expect(proxyErrorIn(await house.ask(house.head('GET /proxy'))).status).toBe(502);
+      expect(proxyErrorIn(await fixture.ask(fixture.head('GET /proxy'))).status).toBe(502);
     }
   });
 
   test('a request whose response breaks off is sent once, with any method', async () => {
     for (const method of ['GET', 'POST', 'PUT', 'DELETE']) {
       // Over a connection that has served before as well.
-      await house.ask(house.head('GET /proxy'));
+      await fixture.ask(fixture.head('GET /proxy'));
       let asked = 0;
-      house.destination.script = async (wire) => {
+      fixture.destination.script = async (wire) => {
         asked += 1;
         wire.socket.destroy();
       };
-      const answer = await house.ask(house.head(`${method} /proxy`, 'Content-Length: 0'));
+      const answer = await fixture.ask(fixture.head(`${method} /proxy`, 'Content-Length: 0'));
       expect([proxyErrorIn(answer).status, asked], method).toEqual([502, 1]);
-      house.destination.script = receiving(house.destination, OK);
+      fixture.destination.script = receiving(fixture.destination, OK);
     }
   });
 });
 
 test('a request is one line of our log, which holds nothing of it', async () => {
-  const before = house.server.logLines.length;
-  const id = await tokenOf(house.server, 'the-secret');
+  const before = fixture.server.logLines.length;
+  const id = await tokenOf(fixture.server, 'the-secret');
   const body = `the-secret {{${id}}}`;
-  const head = house.head(
+  const head = fixture.head(
     'POST /proxy/the-secret?q=the-secret',
     'X-Value: the-secret',
     'Content-Type: text/plain',
     `Content-Length: ${body.length}`,
   );
   await answered('HTTP/1.1 418 the-secret\r\nX-Value: the-secret\r\nContent-Length: 10\r\n\r\nthe-secret', head + body);
-  const lineOf = () => house.server.logLines.slice(before).filter((line) => line.includes('"/proxy/*"'));
+  const lineOf = () => fixture.server.logLines.slice(before).filter((line) => line.includes('"/proxy/*"'));
   await until(() => lineOf().length > 0, 'the line');
   expect(lineOf().map((line) => JSON.parse(line))).toMatchObject([{ method: 'POST', route: '/proxy/*', status: 418 }]);
-  expect(house.server.logLines.slice(before).join('')).not.toContain('the-secret');
+  expect(fixture.server.logLines.slice(before).join('')).not.toContain('the-secret');
 });
 
 describe('a caller who leaves', () => {
   /** The destination's end of what is asked for now, and whether it saw it end. */
   const holding = () => {
     const held: { head?: Head; wire?: Wire; hasEnded?: boolean } = {};
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       held.wire = wire;
       void wire.closed.then(() => (held.hasEnded = true));
       held.head = head;
@@ -941,14 +945,14 @@ describe('a caller who leaves', () => {
   };
 
   test('while it waits for the answer ends the request to the destination, and the use stands', async () => {
-    const id = await tokenOf(house.server, 'x');
+    const id = await tokenOf(fixture.server, 'x');
     const held = holding();
     const wire = await connect();
     const body = `{{${id}}}`;
-    wire.send(house.head('POST /proxy', 'Content-Type: text/plain', `Content-Length: ${body.length}`) + body);
+    wire.send(fixture.head('POST /proxy', 'Content-Type: text/plain', `Content-Length: ${body.length}`) + body);
     await until(() => held.head !== undefined);
     await leaving(wire, held);
-    expect(await usesOf(house.server, id)).toHaveLength(1);
+    expect(await usesOf(fixture.server, id)).toHaveLength(1);
   });
 
   for (const framing of ['Content-Length: 100000', 'Transfer-Encoding: chunked'])
@@ -956,7 +960,7 @@ describe('a caller who leaves', () => {
       const held = holding();
       const wire = await connect();
       const piece = framing.startsWith('C') ? 'a'.repeat(50_000) : `c350\r\n${'a'.repeat(50_000)}\r\n`;
-      wire.send(house.head('POST /proxy', 'Content-Type: application/octet-stream', framing) + piece);
+      wire.send(fixture.head('POST /proxy', 'Content-Type: application/octet-stream', framing) + piece);
       await until(() => held.wire !== undefined && held.wire.bytesReceived() > 50_000);
       await leaving(wire, held);
       const { isWhole } = await (held.wire as Wire).body(held.head as Head);
@@ -964,34 +968,34 @@ describe('a caller who leaves', () => {
     });
 
   test('in the middle of a body that must be whole first sends nothing', async () => {
-    const before = house.destination.bytesReceived();
+    const before = fixture.destination.bytesReceived();
     const wire = await connect();
     wire.send(
-      `${house.head('POST /proxy', 'Content-Type: text/plain', 'Content-Length: 100000')}${'a'.repeat(90_000)}`,
+      `${fixture.head('POST /proxy', 'Content-Type: text/plain', 'Content-Length: 100000')}${'a'.repeat(90_000)}`,
     );
     await delay(100);
     wire.socket.destroy();
     await delay(100);
-    expect(house.destination.bytesReceived()).toBe(before);
+    expect(fixture.destination.bytesReceived()).toBe(before);
   });
 
   test('in the middle of the answer ends the request to the destination', async () => {
     const held: { hasEnded?: boolean } = {};
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       void wire.closed.then(() => (held.hasEnded = true));
       wire.send('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n');
       await wire.closed;
     };
     const wire = await connect();
-    wire.send(house.head('GET /proxy'));
+    wire.send(fixture.head('GET /proxy'));
     await wire.upTo('hello');
     await leaving(wire, held);
   });
 
   test('while the destination is being looked up sends nothing', async () => {
     let asked = 0;
-    const own = await startProxyHouse({}, { resolve: () => ((asked += 1), new Promise(() => {})) });
+    const own = await startProxyFixture({}, { resolve: () => ((asked += 1), new Promise(() => {})) });
     try {
       const wire = await own.connect();
       wire.send(own.head('GET /proxy'));
@@ -1007,10 +1011,10 @@ describe('a caller who leaves', () => {
   test('takes nothing from others: what is asked for next is answered', async () => {
     for (let count = 0; count < 20; count += 1) {
       const wire = await connect();
-      wire.send(house.head('POST /proxy', 'Content-Length: 10') + 'half');
+      wire.send(fixture.head('POST /proxy', 'Content-Length: 10') + 'half');
       wire.socket.destroy();
     }
-    await arriving(house.head('GET /proxy'));
+    await arriving(fixture.head('GET /proxy'));
   });
 });
 
@@ -1029,7 +1033,7 @@ describe('an answer while the body is still coming', () => {
     const sending = pour(wire, Buffer.alloc(bytes, 'a'), { isChunked });
     const first = await wire.message();
     await soon(sending, 'the end of the body');
-    wire.send(house.head('GET /proxy/second'));
+    wire.send(fixture.head('GET /proxy/second'));
     return {
       first,
       second: await soon(
@@ -1042,11 +1046,11 @@ describe('an answer while the body is still coming', () => {
   test.each(['application/octet-stream', 'text/plain'])(
     '413 of ours while %s is read reaches the caller, and the connection is clean behind it',
     async (type) => {
-      house.destination.script = async (wire, head) => {
+      fixture.destination.script = async (wire, head) => {
         await wire.body(head);
         wire.send(OK);
       };
-      const head = house.head('POST /proxy', `Content-Type: ${type}`, 'Transfer-Encoding: chunked');
+      const head = fixture.head('POST /proxy', `Content-Type: ${type}`, 'Transfer-Encoding: chunked');
       const { first, second } = await askWhileSending(head, 33 * 1024 * 1024);
       expect(proxyErrorIn(first).status).toBe(413);
       expect(second?.body.toString()).toBe('ok');
@@ -1062,7 +1066,7 @@ describe('an answer while the body is still coming', () => {
     ];
     for (const [status, lines] of refusals)
       test(`${status} of ours reaches the caller, and the connection is clean behind it (${framing})`, async () => {
-        const { first, second } = await askWhileSending(house.head('POST /proxy', octets, framing, ...lines));
+        const { first, second } = await askWhileSending(fixture.head('POST /proxy', octets, framing, ...lines));
         expect([statusOf(first), first.isWhole]).toEqual([status, true]);
         expect(proxyErrorIn(first).status).toBe(status);
         if (second) expect(second.body.toString()).toBe('ok');
@@ -1070,26 +1074,26 @@ describe('an answer while the body is still coming', () => {
 
     test(`of the destination reaches the caller, and the connection is reusable (${framing})`, async () => {
       let asked = 0;
-      house.destination.script = async (wire, head) => {
+      fixture.destination.script = async (wire, head) => {
         asked += 1;
         if (asked === 1) {
           wire.send('HTTP/1.1 401 Unauthorized\r\nContent-Length: 2\r\n\r\nno');
           await wire.body(head);
         } else wire.send(OK);
       };
-      const { first, second } = await askWhileSending(house.head('POST /proxy', octets, framing));
+      const { first, second } = await askWhileSending(fixture.head('POST /proxy', octets, framing));
       expect([statusOf(first), first.body.toString(), first.isWhole]).toEqual([401, 'no', true]);
       if (second) expect(second.body.toString()).toBe('ok');
     });
 
     test(`one of a destination that closes at once reaches the caller (${framing})`, async () => {
       let asked = 0;
-      house.destination.script = async (wire) => {
+      fixture.destination.script = async (wire) => {
         asked += 1;
         wire.send(asked === 1 ? 'HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 2\r\n\r\nno' : OK);
         if (asked === 1) wire.socket.end();
       };
-      const { first } = await askWhileSending(house.head('POST /proxy', octets, framing));
+      const { first } = await askWhileSending(fixture.head('POST /proxy', octets, framing));
       expect([statusOf(first), first.body.toString(), first.isWhole]).toEqual([413, 'no', true]);
     });
   }

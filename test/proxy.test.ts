@@ -4,19 +4,19 @@ import { type SharedReactorServer, tokenOf, useReactorServer, usesOf, withoutLog
 import type { Answer } from './support/server.ts';
 import type { Received } from './support/upstream.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 type Options = { key?: string | null; headers?: Record<string, string>; json?: unknown; body?: string };
 
 const forward = (method: string, path: string, options: Options = {}): Promise<Answer> =>
-  house.server.request(method, path, { ...options, headers: { 'svc-proxy-url': house.url, ...options.headers } });
+  fixture.server.request(method, path, { ...options, headers: { 'svc-proxy-url': fixture.url, ...options.headers } });
 
 /** What the destination received last. */
-const last = (): Received => house.upstream.received.at(-1) as Received;
+const last = (): Received => fixture.upstream.received.at(-1) as Received;
 
 const headerOf = (received: Received, wanted: string): string[] =>
   received.headers.filter(([name]) => name.toLowerCase() === wanted).map(([, value]) => value);
@@ -25,7 +25,7 @@ const CARD = { number: '4242424242424242', expiration_month: 12, expiration_year
 
 describe('a destination that the caller names', () => {
   test('a card reaches it raw, in the JSON of a body', async () => {
-    const id = await tokenOf(house.server, CARD, { type: 'card' });
+    const id = await tokenOf(fixture.server, CARD, { type: 'card' });
     const answer = await forward('POST', '/proxy/v1/charges', {
       json: { amount: 100, source: `{{ ${id} }}`, number: `{{ ${id} | json: '$.number' }}` },
     });
@@ -43,22 +43,22 @@ describe('a destination that the caller names', () => {
     });
 
   test('the use of a token is in the log', async () => {
-    const id = await tokenOf(house.server, 'x');
+    const id = await tokenOf(fixture.server, 'x');
     await forward('POST', '/proxy', { json: { x: `{{ ${id} }}` } });
-    expect(await usesOf(house.server, id)).toEqual([
-      { actor_id: house.server.tenant.application_id, entity_type: 'token', entity_ids: [id] },
+    expect(await usesOf(fixture.server, id)).toEqual([
+      { actor_id: fixture.server.tenant.application_id, entity_type: 'token', entity_ids: [id] },
     ]);
   });
 
   test('nothing is sent when the log cannot be written', async () => {
-    const id = await tokenOf(house.server, 'x');
-    const before = house.upstream.received.length;
-    await withoutLog(house.server, async () => {
+    const id = await tokenOf(fixture.server, 'x');
+    const before = fixture.upstream.received.length;
+    await withoutLog(fixture.server, async () => {
       const answer = await forward('POST', '/proxy', { json: { x: `{{ ${id} }}` } });
       expect(answer.status).toBe(503);
       expect(answer.body.proxy_error.status).toBe(503);
     });
-    expect(house.upstream.received).toHaveLength(before);
+    expect(fixture.upstream.received).toHaveLength(before);
   });
 
   test('headers of the caller go on, and none of ours', async () => {
@@ -69,7 +69,7 @@ describe('a destination that the caller names', () => {
     expect(headerOf(last(), 'x-own')).toEqual(['1']);
     expect(headerOf(last(), 'cookie')).toEqual(['a=b']);
     expect(last().headers.filter(([name]) => /^svc-/i.test(name))).toEqual([]);
-    expect(headerOf(last(), 'host')).toEqual([new URL(house.url).host]);
+    expect(headerOf(last(), 'host')).toEqual([new URL(fixture.url).host]);
   });
 
   test('other methods are refused in the frame of the proxy', async () => {

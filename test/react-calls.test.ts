@@ -19,7 +19,7 @@ import {
 import { startUpstream, type Upstream } from './support/upstream.ts';
 import { withoutDrawn } from './support/text.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 /** Listens where no code may go. */
 let decoy: Upstream;
@@ -36,15 +36,15 @@ const lookups: string[] = [];
 
 beforeAll(async () => {
   decoy = await startUpstream({ hosts: ['*.test', 'localhost'] });
-  house = await startReactorServer({ PUBLIC_HOSTS: 'vault.test' }, (host) => {
+  fixture = await startReactorServer({ PUBLIC_HOSTS: 'vault.test' }, (host) => {
     lookups.push(host);
     return Promise.resolve(addresses.get(host) ?? []);
   });
-  ({ server } = house);
+  ({ server } = fixture);
   otherTenant = await server.newTenant();
 });
 afterAll(async () => {
-  await house.close();
+  await fixture.close();
   await decoy.close();
 });
 
@@ -141,16 +141,16 @@ describe('svc', () => {
        return { raw: await attempt(() => svc.detokenize({ a: [args.text ?? opened] })) };`,
       reader,
     );
-    const told = (args: object) => rawOf(react(server, reactor, args));
+    const result = (args: object) => rawOf(react(server, reactor, args));
     const refused = {
       code: 'INVALID_INPUT',
       status: 400,
       message: expect.stringContaining('a[0] must have no expression whose text came out of a token'),
     };
-    expect(await told({ opened: `{{ ${whole} }}` })).toMatchObject(refused);
-    expect(await told({ opened: `{{ ${deep} | json: '$.note' }}` })).toMatchObject(refused);
-    expect(await told({ opened: `{{ ${brace} }}{ ${secret} }}` })).toMatchObject(refused);
-    expect(await told({ opened: `{{ ${begun} }} }}` })).toMatchObject(refused);
+    expect(await result({ opened: `{{ ${whole} }}` })).toMatchObject(refused);
+    expect(await result({ opened: `{{ ${deep} | json: '$.note' }}` })).toMatchObject(refused);
+    expect(await result({ opened: `{{ ${brace} }}{ ${secret} }}` })).toMatchObject(refused);
+    expect(await result({ opened: `{{ ${begun} }} }}` })).toMatchObject(refused);
     expect(await usesOf(server, secret)).toEqual([]);
     const byCode = await withService(
       `await svc.tokens.retrieve(args.carrier);
@@ -179,10 +179,10 @@ describe('svc', () => {
     );
     const refused = { code: 'INVALID_INPUT', status: 400, message: expect.stringContaining('came out of a token') };
     expect(await rawOf(react(server, reactor, { opened: `{{ ${named} }}` }))).toMatchObject(refused);
-    const back = await rawOf(react(server, reactor, { url: house.url, carrier }));
+    const back = await rawOf(react(server, reactor, { url: fixture.url, carrier }));
     expect(back).toEqual([text, expect.objectContaining(refused)]);
     const spelled = await tokenOf(server, text.toUpperCase());
-    const changed = await rawOf(react(server, reactor, { url: house.url, carrier: spelled, filter: 'downcase' }));
+    const changed = await rawOf(react(server, reactor, { url: fixture.url, carrier: spelled, filter: 'downcase' }));
     expect(changed).toEqual([text, expect.objectContaining(refused)]);
     expect(await usesOf(server, secret)).toEqual([]);
   });
@@ -301,11 +301,11 @@ describe('svc', () => {
     const doomed = await application('token:create');
     const reactor = await withService(
       `const before = await attempt(() => svc.tokenize('before'));
-       await fetch('${house.url}${path}');
+       await fetch('${fixture.url}${path}');
        return { raw: [typeof before.value, await attempt(() => svc.tokenize('after'))] };`,
       doomed,
     );
-    house.routes.set(path, async (_request, response) => {
+    fixture.routes.set(path, async (_request, response) => {
       const { status } = await server.request('DELETE', `/applications/${doomed.application_id}`);
       response.writeHead(status === 204 ? 200 : 500).end();
     });
@@ -345,7 +345,7 @@ describe('svc', () => {
          left.push(Object.getPrototypeOf(at));
          for (const key of Reflect.ownKeys(at)) { left.push(key); try { left.push(at[key]); } catch {} }
        }
-       await fetch('${house.url}/without-key');
+       await fetch('${fixture.url}/without-key');
        return { raw: { found, count: seen.size, environment: Object.keys(process.env) } };`,
       own,
     );
@@ -354,7 +354,7 @@ describe('svc', () => {
     expect(raw.found).toEqual(['svc_test_planted']);
     expect(raw.count).toBeGreaterThan(500);
     expect(raw.environment).toEqual(['NODE_ENV']);
-    const sent = JSON.stringify(house.receivedAt('/without-key'));
+    const sent = JSON.stringify(fixture.receivedAt('/without-key'));
     expect(sent).toContain('/without-key');
     for (const { api_key } of [own, server.tenant]) expect(sent + JSON.stringify(raw)).not.toContain(api_key);
   });
@@ -393,12 +393,12 @@ describe('a request of the code', () => {
         server,
         `const url = args.url; const headers = { 'X-Order': '7', 'Content-Type': 'application/json' };
          const body = JSON.stringify({ amount: 1250, name: 'Zoë' }); ${body}`,
-        { url: `${house.url}${path}?a=b%20c` },
+        { url: `${fixture.url}${path}?a=b%20c` },
       ),
     );
     expect(raw).toMatchObject({ status: 200, type: 'application/json' });
-    const [received] = house.receivedAt(path);
-    expect(house.receivedAt(path)).toHaveLength(1);
+    const [received] = fixture.receivedAt(path);
+    expect(fixture.receivedAt(path)).toHaveLength(1);
     expect(received).toMatchObject({ method: 'POST', url: `${path}?a=b%20c`, servername: 'upstream.test' });
     expect(received?.body.toString('utf8')).toBe('{"amount":1250,"name":"Zoë"}');
     expect(headersOf(raw.sent)).toMatchObject({ 'x-order': '7', 'content-type': 'application/json' });
@@ -407,14 +407,14 @@ describe('a request of the code', () => {
 
   test('has its answer’s status, headers and bytes, unpacked', async () => {
     const bytes = Buffer.from(Array.from({ length: 256 }, (_, byte) => byte));
-    house.routes.set('/packed', (_request, response) => {
+    fixture.routes.set('/packed', (_request, response) => {
       response.writeHead(402, { 'content-encoding': 'gzip', 'x-shop': 'a', 'svc-trace-id': 'forged' });
       response.end(gzipSync(bytes));
     });
     const raw = await rawOf(
       runBody(
         server,
-        `const response = await fetch('${house.url}/packed');
+        `const response = await fetch('${fixture.url}/packed');
          const { status, ok, redirected, url } = response;
          return { raw: { status, ok, redirected, url, shop: response.headers.get('x-shop'), trace: response.headers.get('svc-trace-id'),
            bytes: Buffer.from(await response.arrayBuffer()).toString('base64') } };`,
@@ -424,7 +424,7 @@ describe('a request of the code', () => {
       status: 402,
       ok: false,
       redirected: false,
-      url: `${house.url}/packed`,
+      url: `${fixture.url}/packed`,
       shop: 'a',
       trace: null,
       bytes: bytes.toString('base64'),
@@ -435,11 +435,11 @@ describe('a request of the code', () => {
     await rawOf(
       runBody(
         server,
-        `await fetch('${house.url}/names', { headers: { 'SVC-API-KEY': 'x', 'svc-proxy-key': 'y', 'proxy-authorization': 'z', 'x-fine': '1' } });
+        `await fetch('${fixture.url}/names', { headers: { 'SVC-API-KEY': 'x', 'svc-proxy-key': 'y', 'proxy-authorization': 'z', 'x-fine': '1' } });
          return {};`,
       ),
     );
-    const headers = headersOf(house.receivedAt('/names')[0] as any);
+    const headers = headersOf(fixture.receivedAt('/names')[0] as any);
     expect(headers['x-fine']).toBe('1');
     expect(Object.keys(headers).filter((name) => /^(svc|proxy)-/.test(name))).toEqual([]);
   });
@@ -449,13 +449,13 @@ describe('a request of the code', () => {
       runBody(
         server,
         `${TRY} const all = [];
-         for (let n = 0; n < 51; n++) all.push(attempt(async () => (await fetch('${house.url}/count')).status));
+         for (let n = 0; n < 51; n++) all.push(attempt(async () => (await fetch('${fixture.url}/count')).status));
          const ends = await Promise.all(all);
          return { raw: [ends.filter((end) => end.value === 200).length, ends[50]] };`,
       ),
     );
     expect(raw).toEqual([50, { name: 'TypeError', cause: 'CALL_LIMIT', message: 'fetch failed' }]);
-    expect(house.receivedAt('/count')).toHaveLength(50);
+    expect(fixture.receivedAt('/count')).toHaveLength(50);
   });
 
   test('takes in 5 MB of an answer, packed or not, and not a byte more', async () => {
@@ -465,11 +465,11 @@ describe('a request of the code', () => {
       if (isPacked) response.setHeader('content-encoding', 'gzip');
       response.end(isPacked ? gzipSync(bytes) : bytes);
     };
-    house.routes.set('/most', sized(limit, false));
-    house.routes.set('/more', sized(limit + 1, false));
-    house.routes.set('/bomb', sized(20 * limit, true));
+    fixture.routes.set('/most', sized(limit, false));
+    fixture.routes.set('/more', sized(limit + 1, false));
+    fixture.routes.set('/bomb', sized(20 * limit, true));
     const ask = (path: string) =>
-      `await attempt(async () => (await (await fetch('${house.url}${path}')).arrayBuffer()).byteLength)`;
+      `await attempt(async () => (await (await fetch('${fixture.url}${path}')).arrayBuffer()).byteLength)`;
     const raw = await rawOf(
       runBody(server, `${TRY} return { raw: [${['/most', '/more', '/bomb'].map(ask).join()}] };`),
     );
@@ -482,17 +482,17 @@ describe('a request of the code', () => {
 
   test('that is under way when the code returns is ended, and holds up no answer', async () => {
     const [begun, ended] = [gate(), gate()];
-    house.routes.set('/hang', (_request, response) => {
+    fixture.routes.set('/hang', (_request, response) => {
       response.once('close', ended.open);
       begun.open();
     });
-    house.routes.set('/begun', async (_request, response) => {
+    fixture.routes.set('/begun', async (_request, response) => {
       await begun.opened;
       response.end();
     });
     const answer = await runBody(
       server,
-      `fetch('${house.url}/hang').catch(() => {}); await fetch('${house.url}/begun'); return { raw: 'done' };`,
+      `fetch('${fixture.url}/hang').catch(() => {}); await fetch('${fixture.url}/begun'); return { raw: 'done' };`,
     );
     expect([answer.status, answer.body.raw]).toEqual([200, 'done']);
     await ended.opened;
@@ -514,8 +514,8 @@ describe('a request of the code', () => {
   });
 
   test('whose connection the destination closes is a 500 that says so', async () => {
-    house.routes.set('/cut', (request) => void request.socket.destroy());
-    const { errors } = problemOf(await runBody(server, `await fetch('${house.url}/cut');`));
+    fixture.routes.set('/cut', (request) => void request.socket.destroy());
+    const { errors } = problemOf(await runBody(server, `await fetch('${fixture.url}/cut');`));
     expect(errors.error).toEqual([
       'fetch failed (RESET: The destination closed the connection. It may have acted on the request.)',
     ]);
@@ -531,17 +531,17 @@ describe('a request of the code', () => {
 
 describe('a redirect', () => {
   const redirect = (path: string, status: number, location: string) =>
-    house.routes.set(path, (_request, response) => void response.writeHead(status, { location }).end());
+    fixture.routes.set(path, (_request, response) => void response.writeHead(status, { location }).end());
 
   test('is followed by fetch as its status says, without credentials or body to another host', async () => {
     redirect('/found', 302, '/landed-here');
-    redirect('/kept', 307, `${house.otherUrl}/landed-there`);
-    redirect('/away', 302, `${house.otherUrl}/landed-there`);
+    redirect('/kept', 307, `${fixture.otherUrl}/landed-there`);
+    redirect('/away', 302, `${fixture.otherUrl}/landed-there`);
     const raw = await rawOf(
       runBody(
         server,
         `const ask = async (path) => {
-           const response = await fetch('${house.url}' + path, { method: 'POST', headers: { authorization: 'Bearer x', 'x-fine': '1' }, body: 'words' });
+           const response = await fetch('${fixture.url}' + path, { method: 'POST', headers: { authorization: 'Bearer x', 'x-fine': '1' }, body: 'words' });
            return { url: response.url, redirected: response.redirected, sent: await response.json() };
          };
          const refused = await ask('/kept').catch((error) => String(error.cause?.message ?? error.message));
@@ -549,12 +549,12 @@ describe('a redirect', () => {
       ),
     );
     expect(raw[0]).toMatchObject({
-      url: `${house.url}/landed-here`,
+      url: `${fixture.url}/landed-here`,
       redirected: true,
       sent: { method: 'GET', body: '' },
     });
     expect(headersOf(raw[0].sent)).toMatchObject({ authorization: 'Bearer x', 'x-fine': '1' });
-    expect(raw[1]).toMatchObject({ url: `${house.otherUrl}/landed-there`, sent: { method: 'GET', body: '' } });
+    expect(raw[1]).toMatchObject({ url: `${fixture.otherUrl}/landed-there`, sent: { method: 'GET', body: '' } });
     expect(headersOf(raw[1].sent)).toMatchObject({ 'cdn-loop': expect.any(String), accept: '*/*' });
     for (const name of ['x-fine', 'authorization']) expect(headersOf(raw[1].sent)).not.toHaveProperty(name);
     expect(raw[2]).toContain('its body is not sent there');
@@ -565,7 +565,7 @@ describe('a redirect', () => {
     const raw = await rawOf(
       runBody(
         server,
-        `${TRY} const url = '${house.url}/once';
+        `${TRY} const url = '${fixture.url}/once';
          return { raw: {
            manual: (await fetch(url, { redirect: 'manual' })).status,
            error: (await attempt(() => fetch(url, { redirect: 'error' }))).cause,
@@ -580,7 +580,7 @@ describe('a redirect', () => {
       error: 'REDIRECT_REFUSED',
       request: 302,
       axios: '/landed',
-      nodeFetch: `${house.url}/landed`,
+      nodeFetch: `${fixture.url}/landed`,
     });
   });
 
@@ -589,12 +589,12 @@ describe('a redirect', () => {
     const raw = await rawOf(
       runBody(
         server,
-        `${TRY} const ask = (n) => attempt(async () => (await fetch('${house.url}/hop-' + n)).url);
+        `${TRY} const ask = (n) => attempt(async () => (await fetch('${fixture.url}/hop-' + n)).url);
          return { raw: [await ask(5), (await ask(6)).cause] };`,
       ),
     );
-    expect(raw).toEqual([{ value: `${house.url}/hop-0` }, 'TOO_MANY_REDIRECTS']);
-    expect(house.receivedAt('/hop-0')).toHaveLength(1);
+    expect(raw).toEqual([{ value: `${fixture.url}/hop-0` }, 'TOO_MANY_REDIRECTS']);
+    expect(fixture.receivedAt('/hop-0')).toHaveLength(1);
   });
 
   test('to where no request may go is refused like that request, and connects to nothing', async () => {
@@ -603,7 +603,7 @@ describe('a redirect', () => {
       `https://127.0.0.1:${decoy.port}/`,
       `https://[::1]:${decoy.port}/`,
       `https://metadata.test/`,
-      `http://upstream.test:${house.upstream.port}/`,
+      `http://upstream.test:${fixture.upstream.port}/`,
       `https://upstream.test:${decoy.port}/`,
       `//localhost:${decoy.port}/`,
       'file:///etc/passwd',
@@ -616,9 +616,9 @@ describe('a redirect', () => {
         server,
         `${TRY} const all = [];
          for (let n = 0; n < ${targets.length}; n++) {
-           all.push((await attempt(() => fetch('${house.url}/trap-' + n))).cause);
-           all.push(typeof (await attempt(() => require('axios').get('${house.url}/trap-' + n))).value);
-           all.push(typeof (await attempt(() => require('node-fetch')('${house.url}/trap-' + n))).value);
+           all.push((await attempt(() => fetch('${fixture.url}/trap-' + n))).cause);
+           all.push(typeof (await attempt(() => require('axios').get('${fixture.url}/trap-' + n))).value);
+           all.push(typeof (await attempt(() => require('node-fetch')('${fixture.url}/trap-' + n))).value);
          }
          return { raw: all };`,
       ),
@@ -669,7 +669,7 @@ describe('where code may not go', () => {
   };
 
   test('by fetch: it is refused, and nothing was connected to', async () => {
-    const before = [decoy.connectionCount(), house.upstream.received.length];
+    const before = [decoy.connectionCount(), fixture.upstream.received.length];
     const raw = await rawOf(
       runBody(
         server,
@@ -680,17 +680,17 @@ describe('where code may not go', () => {
       ),
     );
     expect(raw).toEqual(Object.fromEntries(hosts().map((host) => [host, ['TypeError', 'DESTINATION_REFUSED']])));
-    expect([decoy.connectionCount(), house.upstream.received.length]).toEqual(before);
+    expect([decoy.connectionCount(), fixture.upstream.received.length]).toEqual(before);
   });
 
   test('by https.request, with every option that names the destination', async () => {
-    const before = [decoy.connectionCount(), house.upstream.received.length];
+    const before = [decoy.connectionCount(), fixture.upstream.received.length];
     const { port } = decoy;
     const options = [
       ...hosts().map((host) => `https://${host}/secret`),
       { hostname: '127.0.0.1', port },
       { host: '::1', port },
-      { hostname: 'upstream.test', port: `${house.upstream.port}@127.0.0.1:${port}` },
+      { hostname: 'upstream.test', port: `${fixture.upstream.port}@127.0.0.1:${port}` },
       { hostname: 'upstream.test', path: `@127.0.0.1:${port}/` },
       { hostname: `127.0.0.1:${port}/#` },
       { socketPath: '/run/postgresql/.s.PGSQL.5432', path: '/' },
@@ -707,11 +707,11 @@ describe('where code may not go', () => {
       ),
     );
     expect(raw).toEqual(options.map(() => 'refused'));
-    expect([decoy.connectionCount(), house.upstream.received.length]).toEqual(before);
+    expect([decoy.connectionCount(), fixture.upstream.received.length]).toEqual(before);
   });
 
   test('by another protocol, with credentials, or by what is no URL', async () => {
-    const { port } = house.upstream;
+    const { port } = fixture.upstream;
     const urls = [
       `http://upstream.test:${port}/`,
       `ws://upstream.test:${port}/`,
@@ -726,7 +726,7 @@ describe('where code may not go', () => {
       '/etc/passwd',
       '',
     ];
-    const before = [decoy.connectionCount(), house.upstream.received.length];
+    const before = [decoy.connectionCount(), fixture.upstream.received.length];
     const raw = await rawOf(
       runBody(
         server,
@@ -735,12 +735,12 @@ describe('where code may not go', () => {
       ),
     );
     expect(raw).toEqual(urls.map(() => 'TypeError'));
-    expect([decoy.connectionCount(), house.upstream.received.length]).toEqual(before);
+    expect([decoy.connectionCount(), fixture.upstream.received.length]).toEqual(before);
   });
 
   test('by a name that moves inside between two requests: each connection is to a checked address', async () => {
     const moving = 'moving.upstream.test';
-    house.routes.set('/moving', (_request, response) => {
+    fixture.routes.set('/moving', (_request, response) => {
       addresses.set(moving, ['169.254.169.254']);
       response.writeHead(200, { connection: 'close' }).end();
     });
@@ -748,13 +748,13 @@ describe('where code may not go', () => {
     const raw = await rawOf(
       runBody(
         server,
-        `${TRY} const ask = () => attempt(async () => (await fetch('${house.movingUrl}/moving')).status);
+        `${TRY} const ask = () => attempt(async () => (await fetch('${fixture.movingUrl}/moving')).status);
          return { raw: [await ask(), (await ask()).cause] };`,
       ),
     );
     expect(raw).toEqual([{ value: 200 }, 'DESTINATION_REFUSED']);
     expect(lookups.filter((host) => host === moving)).toHaveLength(2);
-    expect(house.receivedAt('/moving')).toHaveLength(1);
+    expect(fixture.receivedAt('/moving')).toHaveLength(1);
   });
 });
 
@@ -790,14 +790,14 @@ describe('the console', () => {
 /** What is kept of a run that failed, and when a key is free again: react-idempotency.test.ts. */
 describe('an idempotency key', () => {
   test('calls out once for 20 identical requests at once, and all of them hear the same', async () => {
-    house.routes.set('/charge', (_request, response) => void setTimeout(() => response.end(), 150));
+    fixture.routes.set('/charge', (_request, response) => void setTimeout(() => response.end(), 150));
     const reactor = await makeReactor(
       server,
-      `await fetch('${house.url}/charge', { method: 'POST' }); return { raw: { charged: Math.random() }, tokenize: 'receipt' };`,
+      `await fetch('${fixture.url}/charge', { method: 'POST' }); return { raw: { charged: Math.random() }, tokenize: 'receipt' };`,
     );
     const headers = { 'svc-idempotency-key': 'charge-once' };
     const answers = await Promise.all(Array.from({ length: 20 }, () => react(server, reactor, { n: 1 }, { headers })));
-    expect(house.receivedAt('/charge')).toHaveLength(1);
+    expect(fixture.receivedAt('/charge')).toHaveLength(1);
     const [done] = answers.filter(({ status }) => status === 200);
     expect(done).toBeDefined();
     for (const { status, text } of answers)
@@ -805,7 +805,7 @@ describe('an idempotency key', () => {
       else expect(status).toBe(409);
     const again = await react(server, reactor, { n: 1 }, { headers });
     expect([again.status, again.text, again.headers.get('svc-idempotent-replayed')]).toEqual([200, done?.text, 'true']);
-    expect(house.receivedAt('/charge')).toHaveLength(1);
+    expect(fixture.receivedAt('/charge')).toHaveLength(1);
     expect((await usesOf(server, reactor.id)).length).toBe(1);
   });
 });
@@ -813,13 +813,13 @@ describe('an idempotency key', () => {
 describe('a tenant', () => {
   test('has 128 runs at once: more are a 429 with Retry-After, and other tenants are served', async () => {
     const released = gate();
-    house.routes.set('/wait', async (_request, response) => {
+    fixture.routes.set('/wait', async (_request, response) => {
       await released.opened;
       response.end();
     });
     const busy = await server.newTenant();
     const waiting = await makeReactor(server, {
-      code: codeOf(`await fetch('${house.url}/wait'); return { raw: 'done' };`),
+      code: codeOf(`await fetch('${fixture.url}/wait'); return { raw: 'done' };`),
       key: busy.api_key,
     });
     const theirs = await makeReactor(server, { code: codeOf('return { raw: args };'), key: otherTenant.api_key });

@@ -20,7 +20,7 @@ import {
   withoutLog,
 } from './support/reactors.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 /** Gives back what it got. */
 let mirror: MadeReactor;
@@ -31,11 +31,11 @@ const card = { number: CARD_NUMBER, expiration_month: 12, expiration_year: 2030,
 const MIRROR = codeOf('return { raw: args };');
 
 beforeAll(async () => {
-  house = await startReactorServer({ LOG_LEVEL: 'debug' });
-  ({ server } = house);
+  fixture = await startReactorServer({ LOG_LEVEL: 'debug' });
+  ({ server } = fixture);
   mirror = await makeReactor(server, { code: MIRROR });
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const mirrorWith = (...request_parameters: Parameter[]) => makeReactor(server, { code: MIRROR, request_parameters });
 
@@ -300,7 +300,7 @@ describe('what code gets beside args', () => {
 describe('a configuration that its formula no longer takes', () => {
   test('is a 400, and neither are tokens opened nor is the code run', async () => {
     const contract = [{ name: 'KEY', type: 'string' }];
-    const code = codeOf(`await fetch('${house.url}/misfit'); return {};`);
+    const code = codeOf(`await fetch('${fixture.url}/misfit'); return {};`);
     const reactor = await makeReactor(server, { code, contract, configuration: { KEY: 'x' } });
     const json = { name: 'Formula', type: 'private', code, configuration: [{ name: 'KEY', type: 'number' }] };
     const changed = await server.request('PUT', `/reactor-formulas/${reactor.formula_id}`, { json });
@@ -308,7 +308,7 @@ describe('a configuration that its formula no longer takes', () => {
     const id = await tokenOf(server, 'value');
     await expectInvalid(reactor, { value: expressionOf(id) }, { 'configuration.KEY': ['must be a number'] });
     expect(await usesOf(server, id, reactor.id)).toEqual([]);
-    expect(house.receivedAt('/misfit')).toEqual([]);
+    expect(fixture.receivedAt('/misfit')).toEqual([]);
   });
 });
 
@@ -318,10 +318,10 @@ describe('the log', () => {
     ['without any', false],
   ])('of an invocation %s is written when its first call leaves the server', async (_name, hasTokens) => {
     const path = `/logged-${hasTokens}`;
-    const reactor = await makeReactor(server, `await fetch('${house.url}${path}'); return { raw: 'done' };`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}${path}'); return { raw: 'done' };`);
     const ids = hasTokens ? [await tokenOf(server, 'value'), await tokenOf(server, card, { type: 'card' })] : [];
     let seen: unknown;
-    house.routes.set(path, async (_request, response) => {
+    fixture.routes.set(path, async (_request, response) => {
       seen = await usesOf(server, reactor.id, ...ids);
       response.end();
     });
@@ -348,7 +348,7 @@ describe('the log', () => {
     const path = '/unlogged';
     const reactor = await makeReactor(
       server,
-      `try { await fetch('${house.url}${path}', { method: 'POST', body: JSON.stringify(args) }); } catch {} return { raw: args };`,
+      `try { await fetch('${fixture.url}${path}', { method: 'POST', body: JSON.stringify(args) }); } catch {} return { raw: args };`,
     );
     const id = await tokenOf(server, 'secret value');
     await withoutLog(server, async () => {
@@ -359,9 +359,9 @@ describe('the log', () => {
         expect(answer.text).not.toMatch(/secret value|plain value/);
       }
     });
-    expect(house.receivedAt(path)).toEqual([]);
+    expect(fixture.receivedAt(path)).toEqual([]);
     expect(await rawOf(react(server, reactor, { value: expressionOf(id) }))).toEqual({ value: 'secret value' });
-    expect(house.receivedAt(path)).toHaveLength(1);
+    expect(fixture.receivedAt(path)).toHaveLength(1);
   });
 });
 
@@ -509,9 +509,9 @@ describe('what a result has tokenized', () => {
 
   test('is not kept under a key that was taken away during the run', async () => {
     const path = '/take-away';
-    const reactor = await makeReactor(server, `await fetch('${house.url}${path}'); return { tokenize: 'x' };`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}${path}'); return { tokenize: 'x' };`);
     const doomed = await server.newKey(server.tenant, { permissions: ['token:use', 'token:create'] });
-    house.routes.set(path, async (_request, response) => {
+    fixture.routes.set(path, async (_request, response) => {
       const gone = await server.request('DELETE', `/applications/${doomed.application_id}`);
       response.writeHead(gone.status === 204 ? 200 : 500).end();
     });
@@ -525,9 +525,9 @@ describe('what a result has tokenized', () => {
   test('is not kept under an application that was deleted during the run', async () => {
     const path = '/delete-application';
     const doomed = await server.newKey(server.tenant, { permissions: ['token:create'] });
-    const code = codeOf(`await fetch('${house.url}${path}'); return { tokenize: 'x' };`);
+    const code = codeOf(`await fetch('${fixture.url}${path}'); return { tokenize: 'x' };`);
     const reactor = await makeReactor(server, { code, application: doomed });
-    house.routes.set(path, async (_request, response) => {
+    fixture.routes.set(path, async (_request, response) => {
       await server.request('DELETE', `/applications/${doomed.application_id}`);
       response.end();
     });

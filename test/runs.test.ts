@@ -8,7 +8,7 @@ import { codeOf, makeReactor, react, type ReactorServer, startReactorServer, tok
 import type { TestServer } from './support/server.ts';
 import { askProxy, makeApplication, makeProxy } from './support/stored-proxies.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 /** The host that upstream.test is, with its port. */
 let host: string;
@@ -17,14 +17,14 @@ const SDK = `const sdk = require('@svc/reactor-formulas-sdk');`;
 const CARD_NUMBER = '4242424242424242';
 
 beforeAll(async () => {
-  house = await startReactorServer({ SANDBOX_WALL_MS: '4000', SANDBOX_CPU_MS: '2000', SANDBOX_MEMORY_MB: '64' });
-  ({ server } = house);
-  ({ host } = new URL(house.url));
-  house.routes.set('/fails', (_, response) => void response.writeHead(503).end('{}'));
-  house.routes.set('/missing', (_, response) => void response.writeHead(404).end('{}'));
-  house.routes.set('/cut', (request) => void request.socket.destroy());
+  fixture = await startReactorServer({ SANDBOX_WALL_MS: '4000', SANDBOX_CPU_MS: '2000', SANDBOX_MEMORY_MB: '64' });
+  ({ server } = fixture);
+  ({ host } = new URL(fixture.url));
+  fixture.routes.set('/fails', (_, response) => void response.writeHead(503).end('{}'));
+  fixture.routes.set('/missing', (_, response) => void response.writeHead(404).end('{}'));
+  fixture.routes.set('/cut', (request) => void request.socket.destroy());
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 let traces = 0;
 const newTrace = (): string => `run-${(traces += 1)}`;
@@ -61,13 +61,13 @@ describe('a reactor', () => {
     ['returns', () => 'return { raw: 1 };', 200, () => ({ outcome: 'success' })],
     [
       'catches what its destination says',
-      () => `const { status } = await fetch('${house.url}/fails'); return { raw: status };`,
+      () => `const { status } = await fetch('${fixture.url}/fails'); return { raw: status };`,
       200,
       () => ({ outcome: 'success', destination_host: host, destination_status: 503 }),
     ],
     [
       'catches that its destination is not there',
-      () => `try { await fetch('${house.url}/cut'); } catch { return { raw: null }; }`,
+      () => `try { await fetch('${fixture.url}/cut'); } catch { return { raw: null }; }`,
       200,
       () => ({ outcome: 'success', destination_host: host }),
     ],
@@ -111,7 +111,7 @@ describe('a reactor', () => {
     ],
     [
       'does not catch that its destination breaks off',
-      () => `await fetch('${house.url}/cut');`,
+      () => `await fetch('${fixture.url}/cut');`,
       500,
       () => ({ outcome: 'failed', error: 'TypeError', line: 1, destination_host: host }),
     ],
@@ -148,10 +148,10 @@ describe('a reactor', () => {
   });
 
   test('whose caller leaves is cancelled', async () => {
-    const reactor = await makeReactor(server, `await fetch('${house.url}/slow');`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}/slow');`);
     const trace_id = newTrace();
     const leaving = new AbortController();
-    house.routes.set('/slow', () => leaving.abort());
+    fixture.routes.set('/slow', () => leaving.abort());
     const headers = { 'svc-api-key': server.tenant.api_key, 'svc-trace-id': trace_id };
     const asked = fetch(`${server.base_url}/reactors/${reactor.id}/react`, {
       method: 'POST',
@@ -191,7 +191,7 @@ describe('a proxied request', () => {
   const proxied = async (path: string, trace_id: string, json: unknown = {}) =>
     server.request('POST', '/proxy', {
       json,
-      headers: { 'svc-proxy-url': `${house.url}${path}`, 'svc-trace-id': trace_id },
+      headers: { 'svc-proxy-url': `${fixture.url}${path}`, 'svc-trace-id': trace_id },
     });
 
   test.each<[string, path: string, json: unknown, status: number, run: object]>([
@@ -224,7 +224,7 @@ describe('a proxied request', () => {
     const allowed = { permissions: ['token:use'], allowed_hosts: ['api.example.com'] };
     const { key } = await makeApplication(server, allowed);
     const refused = newTrace();
-    const toUpstream = { 'svc-proxy-url': house.url, 'svc-trace-id': refused };
+    const toUpstream = { 'svc-proxy-url': fixture.url, 'svc-trace-id': refused };
     await server.request('POST', '/proxy', { key, json: {}, headers: toUpstream });
     expect((await runsOf(refused, ['proxy']))['proxy']).toMatchObject({
       outcome: 'refused',
@@ -235,7 +235,7 @@ describe('a proxied request', () => {
 
   test('ends as its transform does, which has a run of its own', async () => {
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       request_transform: { code: 'module.exports = async ({ args }) => ({ body: args.body, headers: args.headers });' },
       response_transform: { code: '\nmodule.exports = async ({ args }) => { args.body.none.of(); };' },
     });
@@ -269,7 +269,7 @@ describe('a proxied request', () => {
   test('that code sends by svc.proxy has a run of its own, of the application of the code', async () => {
     const application = server.tenant;
     const code = codeOf(
-      `const { status } = await svc.proxy.post({ path: '/x', headers: { 'SVC-PROXY-URL': '${house.url}' }, body: {} }); return { raw: status };`,
+      `const { status } = await svc.proxy.post({ path: '/x', headers: { 'SVC-PROXY-URL': '${fixture.url}' }, body: {} }); return { raw: status };`,
     );
     const reactor = await makeReactor(server, { code, application });
     const trace_id = newTrace();
@@ -291,7 +291,7 @@ describe('the list', () => {
     const get = (query: string) => server.request('GET', `/runs${query}`, { key });
     const paths = ['/there', '/missing', '/fails', '/there', '/missing'];
     for (const path of paths)
-      await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': `${house.url}${path}` } });
+      await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': `${fixture.url}${path}` } });
     await expect.poll(async () => (await get('')).body.data.length).toBe(5);
     const all = (await get('')).body.data as { id: string; created_at: string; destination_status: number }[];
     expect(all.map((run) => run.destination_status)).toEqual([404, 200, 503, 404, 200]);
@@ -366,7 +366,7 @@ describe('a row', () => {
   test('is gone after RUN_RETENTION_DAYS, and with its tenant', async () => {
     const tenant = await server.newTenant();
     const key = tenant.api_key;
-    await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': house.url } });
+    await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': fixture.url } });
     const count = async () =>
       (await server.sql('SELECT count(*)::int AS n FROM runs WHERE tenant_id = $1', [tenant.tenant_id]))[0].n;
     await expect.poll(count).toBe(1);
@@ -378,7 +378,7 @@ describe('a row', () => {
     await sweep(server.ctx);
     expect(await count()).toBe(0);
     server.clock.offsetMs = 0;
-    await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': house.url } });
+    await server.request('POST', '/proxy', { key, json: {}, headers: { 'svc-proxy-url': fixture.url } });
     await expect.poll(count).toBe(1);
     expect((await server.request('DELETE', '/tenants/self', { key })).status).toBe(204);
     await sweep(server.ctx);
@@ -414,11 +414,11 @@ describe('a row', () => {
 describe('a process that dies', () => {
   test('leaves a run that becomes unknown, whatever it says later', async () => {
     const id = await tokenOf(server, 'value');
-    const reactor = await makeReactor(server, `await fetch('${house.url}/held'); return { raw: 1 };`);
+    const reactor = await makeReactor(server, `await fetch('${fixture.url}/held'); return { raw: 1 };`);
     const trace_id = newTrace();
     let release: () => void = () => undefined;
     const arrived = new Promise<void>((resolve) => {
-      house.routes.set('/held', (_, response) => {
+      fixture.routes.set('/held', (_, response) => {
         resolve();
         return new Promise<void>((go) => (release = () => go(void response.end('{}'))));
       });
@@ -522,7 +522,7 @@ describe('no response waits', () => {
   test('for more statements than those that find tokens and write the log', async () => {
     const id = await tokenOf(server, 'a long value');
     const reactor = await makeReactor(server, 'return { raw: args };');
-    const headers = { 'svc-proxy-url': house.url };
+    const headers = { 'svc-proxy-url': fixture.url };
     const reactTo = () => react(server, reactor, { value: `{{ ${id} }}` });
     const plainReact = () => react(server, reactor, {});
     const proxyTo = () => server.request('POST', '/proxy', { json: [`{{ ${id} }}`], headers });
@@ -540,7 +540,7 @@ describe('no response waits', () => {
     const id = await tokenOf(server, 'value');
     let count = 0;
     const forward = () => {
-      const headers = { 'svc-proxy-url': house.url, 'svc-idempotency-key': `key-${(count += 1)}` };
+      const headers = { 'svc-proxy-url': fixture.url, 'svc-idempotency-key': `key-${(count += 1)}` };
       return server.request('POST', '/proxy', { json: [`{{ ${id} }}`], headers });
     };
     const named = ['find-forward-by-key', 'find-values', 'claim-forward', 'insert-forward'];

@@ -52,7 +52,7 @@ const enrol = async (browser: Browser): Promise<Enrolled> => {
 
 /** Another browser, in which the password was given. */
 const passwordGiven = async ({ email }: Pick<Browser, 'email'>) => {
-  const browser = server.stranger();
+  const browser = server.anonymous();
   const answer = await browser.post('/console/sign-in', { email, password: PASSWORD });
   expect(answer.status, answer.text).toBe(303);
   const console = await browser.get('/console/tokens');

@@ -7,16 +7,16 @@ import { type Context, createContext } from '../src/modules.ts';
 import { createSessionFinder, endSession, startSession } from '../src/modules/people/sessions.ts';
 import { sweep } from '../src/modules/tokens/sweep.ts';
 import { COOKIE, cookieHeader, join, type Joined, openBrowser } from './support/people.ts';
-import { delay, makeProxy, type ProxyHouse, receiving, startProxyHouse, valuesOf } from './support/proxy.ts';
+import { delay, makeProxy, type ProxyFixture, receiving, startProxyFixture, valuesOf } from './support/proxy.ts';
 import type { TestServer } from './support/server.ts';
 
-let house: ProxyHouse;
+let fixture: ProxyFixture;
 let server: TestServer;
 beforeAll(async () => {
-  house = await startProxyHouse();
-  server = house.server;
+  fixture = await startProxyFixture();
+  server = fixture.server;
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -260,9 +260,9 @@ describe('the API', () => {
 
 describe('the proxy', () => {
   const echoed = async (cookie: string): Promise<string[]> => {
-    const answer = await house.forward('GET', '/proxy/', { headers: { cookie } });
+    const answer = await fixture.forward('GET', '/proxy/', { headers: { cookie } });
     expect(answer.status, answer.text).toBe(200);
-    return house
+    return fixture
       .last()
       .headers.filter(([name]) => name.toLowerCase() === 'cookie')
       .map(([, value]) => value);
@@ -288,9 +288,9 @@ describe('the proxy', () => {
   });
 
   test('lets no destination set it, and every other as it is', async () => {
-    const { script } = house.destination;
-    house.destination.script = receiving(
-      house.destination,
+    const { script } = fixture.destination;
+    fixture.destination.script = receiving(
+      fixture.destination,
       [
         'HTTP/1.1 200 OK',
         'Set-Cookie: strongroom=planted; Path=/',
@@ -303,15 +303,15 @@ describe('the proxy', () => {
       ].join('\r\n'),
     );
     try {
-      const answer = await house.ask(house.head('GET /proxy/'));
+      const answer = await fixture.ask(fixture.head('GET /proxy/'));
       expect(valuesOf(answer, 'set-cookie')).toEqual(['theirs=1; Path=/']);
     } finally {
-      house.destination.script = script;
+      fixture.destination.script = script;
     }
   });
 
   test("has no eye for it in a transform's code either", async () => {
-    const { key } = await makeProxy(house, {
+    const { key } = await makeProxy(fixture, {
       request_transform: {
         code: 'module.exports = async ({ args }) => ({ headers: { ...args.headers, "x-seen": String(args.headers.cookie) }, body: args.body });',
       },
@@ -319,7 +319,7 @@ describe('the proxy', () => {
     const cookie = `${COOKIE}=SECRET; a=b`;
     const answer = await server.request('GET', '/proxy/', { headers: { 'svc-proxy-key': key, cookie } });
     expect(answer.status, answer.text).toBe(200);
-    expect(house.last().headers).toContainEqual(['x-seen', 'a=b']);
+    expect(fixture.last().headers).toContainEqual(['x-seen', 'a=b']);
   });
 });
 

@@ -56,10 +56,10 @@ describe('the right password', () => {
       },
     ],
   ])('with %s the cookie goes to this very host by TLS alone', async (_what, environment) => {
-    const house = await startServer(environment);
+    const fixture = await startServer(environment);
     try {
-      const { path } = await invite(house, 'tls@example.com');
-      const browser = openBrowser(house);
+      const { path } = await invite(fixture, 'tls@example.com');
+      const browser = openBrowser(fixture);
       const fields = { first_name: 'Ada', last_name: '', password: PASSWORD };
       const [cookie] = (await browser.post(path, fields)).headers.getSetCookie();
       expect(cookie).toMatch(/^__Host-strongroom=[0-9A-Za-z]{43}; Path=\/; HttpOnly; Secure; SameSite=Strict$/);
@@ -70,7 +70,7 @@ describe('the right password', () => {
       browser.cookies.set('strongroom', secret);
       expect(await browser.isSignedIn()).toBe(false);
     } finally {
-      await house.close();
+      await fixture.close();
     }
   });
 

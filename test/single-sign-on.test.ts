@@ -208,15 +208,15 @@ describe('a sign-in', () => {
 
   test('takes the role of an invitation, which is then accepted, but never makes an owner', async () => {
     await save({ default_role: '' });
-    const stranger = person();
+    const anonymous = person();
     const browsers = open();
-    const path = await visitProvider(browsers, await begin(browsers, stranger.email ?? ''), stranger);
+    const path = await visitProvider(browsers, await begin(browsers, anonymous.email ?? ''), anonymous);
     await expectRefused(browsers, path, 'not a member of this tenant');
     const invited = await server.request('POST', '/tenants/self/invitations', {
-      json: { email: stranger.email, role: 'SUPPORT' },
+      json: { email: anonymous.email, role: 'SUPPORT' },
     });
-    await signIn(stranger);
-    expect((await memberOf(stranger.sub))?.role).toBe('SUPPORT');
+    await signIn(anonymous);
+    expect((await memberOf(anonymous.sub))?.role).toBe('SUPPORT');
     expect(await logsOf(invited.body.id)).toContain('Tenant invitation accepted');
     const owner = person();
     await inviteOwner(server.ctx, server.tenant.tenant_id, owner.email ?? '');
@@ -261,9 +261,9 @@ describe('a callback', () => {
   test('works once, in its browser, for its tenant and in time', async () => {
     const browsers = open();
     const path = await visitProvider(browsers, await begin(browsers, `x@${DOMAIN}`), person());
-    const stranger = open();
-    await begin(stranger, `y@${DOMAIN}`);
-    await expectRefused(stranger, path, 'began in another browser');
+    const anonymous = open();
+    await begin(anonymous, `y@${DOMAIN}`);
+    await expectRefused(anonymous, path, 'began in another browser');
     await expectRefused(open(), path, 'began in another browser');
     await expectRefused(browsers, path.replace(/state=[^&]+/, `state=${'a'.repeat(43)}`), 'has expired');
     const wrongTenant = path.replace(server.tenant.tenant_id, other.tenant_id);
@@ -557,9 +557,9 @@ describe('the settings', () => {
     const csrf = await boss.vault.csrf(SETTINGS);
     const saved = await boss.vault.post(SETTINGS, { csrf, ...settings({ allows_passwords: '', client_secret: '' }) });
     expect(saved.status).toBe(303);
-    const byPassword = (email: string) => server.stranger().post('/console/sign-in', { email, password: PASSWORD });
+    const byPassword = (email: string) => server.anonymous().post('/console/sign-in', { email, password: PASSWORD });
     expect(textOf((await byPassword(here)).text)).toContain('asks you to sign in by single sign-on');
-    expect((await server.stranger().post('/console/sign-in', { email: here, password: 'wrong' })).text).toContain(
+    expect((await server.anonymous().post('/console/sign-in', { email: here, password: 'wrong' })).text).toContain(
       'is wrong',
     );
     expect((await byPassword(admin.email)).status).toBe(303);

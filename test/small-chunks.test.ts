@@ -7,25 +7,25 @@ import {
   OK,
   proxyErrorIn,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   statusOf,
-  useProxyHouse,
+  useProxyFixture,
   type Wire,
 } from './support/proxy.ts';
 import { codeOf, makeReactor, rawOf, react, runBody } from './support/reactors.ts';
 
 const RULE = 'more than 2,000 chunks within one second that have less than 128 bytes on average';
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 beforeAll(async () => {
-  house = await useProxyHouse();
+  fixture = await useProxyFixture();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const wires: Wire[] = [];
 afterEach(() => {
   for (const { socket } of wires.splice(0)) socket.destroy();
-  house.destination.script = receiving(house.destination, OK);
+  fixture.destination.script = receiving(fixture.destination, OK);
 });
 
 /** Each character of a text in a chunk of its own. */
@@ -36,11 +36,11 @@ const END = '0\r\n\r\n';
 const MANY = Buffer.from(inBytes('x'.repeat(500_000)) + END);
 
 const headOf = (start: string, type: string, ...lines: string[]): string =>
-  house.head(start, `Content-Type: ${type}`, 'Transfer-Encoding: chunked', ...lines);
+  fixture.head(start, `Content-Type: ${type}`, 'Transfer-Encoding: chunked', ...lines);
 
 /** Sends texts over a connection of their own, with a pause after each. */
 const send = async (head: string, ...texts: (string | Uint8Array)[]) => {
-  const wire = await house.connect();
+  const wire = await fixture.connect();
   wires.push(wire);
   wire.send(head);
   for (const text of texts) {
@@ -66,12 +66,12 @@ describe.each(readers)('a body of 500,000 chunks: %s', (_, start, type) => {
       detail: `The body has ${RULE}. Send it in larger chunks.`,
     });
     memory.end();
-    expect((await house.server.request('GET', '/tenants/self')).status).toBe(200);
+    expect((await fixture.server.request('GET', '/tenants/self')).status).toBe(200);
   });
 });
 
 test('a client without a key is refused, whether or not it has its 401 by then', async () => {
-  const wire = await house.connect();
+  const wire = await fixture.connect();
   wires.push(wire);
   wire.send(headOf('POST /detokenize', 'application/json', 'SVC-API-KEY: none'));
   expect(statusOf(await wire.message())).toBe(401);
@@ -90,7 +90,7 @@ test('a body of fewer chunks arrives whole, with and without pauses', async () =
   }
   const answer = await send(headOf('POST /proxy', 'application/octet-stream'), inBytes(text) + END);
   expect(statusOf(answer)).toBe(200);
-  expect(house.last().body.toString()).toBe(text);
+  expect(fixture.last().body.toString()).toBe(text);
 });
 
 describe('a form with Transfer-Encoding', () => {
@@ -106,7 +106,7 @@ const CHUNKED = 'HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nTransfer-Encodin
 describe('a destination that answers in 500,000 chunks', () => {
   const sentence = `The answer of the destination has ${RULE}.`;
   const answering = (): void => {
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       await wire.body(head);
       wire.send(CHUNKED);
       wire.send(MANY);
@@ -117,7 +117,7 @@ describe('a destination that answers in 500,000 chunks', () => {
   test('is cut off by the proxy, and its response is never whole', async () => {
     answering();
     const memory = watchMemory({ megabytes: 64 });
-    const answer = await house.ask(house.head('GET /proxy'));
+    const answer = await fixture.ask(fixture.head('GET /proxy'));
     memory.end();
     // The head has been sent by then.
     expect([statusOf(answer), answer.isWhole]).toEqual([200, false]);
@@ -125,10 +125,10 @@ describe('a destination that answers in 500,000 chunks', () => {
 
   test('is a 502 with the limit where code transforms the response', async () => {
     answering();
-    const { key } = await makeProxy(house, {
+    const { key } = await makeProxy(fixture, {
       response_transform: { code: 'module.exports = async (req) => req.args;' },
     });
-    const answer = await house.ask(house.head('GET /proxy', `SVC-PROXY-KEY: ${key}`, 'SVC-PROXY-URL: '));
+    const answer = await fixture.ask(fixture.head('GET /proxy', `SVC-PROXY-KEY: ${key}`, 'SVC-PROXY-URL: '));
     expect(proxyErrorIn(answer)).toMatchObject({
       status: 502,
       detail: `${sentence} It may have acted on the request.`,
@@ -139,8 +139,8 @@ describe('a destination that answers in 500,000 chunks', () => {
     answering();
     const failed = await rawOf(
       runBody(
-        house.server,
-        `try { await fetch('${house.url}'); } catch (error) { return { raw: { code: error.cause.code, message: error.cause.message } }; }`,
+        fixture.server,
+        `try { await fetch('${fixture.url}'); } catch (error) { return { raw: { code: error.cause.code, message: error.cause.message } }; }`,
       ),
     );
     expect(failed).toEqual({ code: 'TOO_MANY_CHUNKS', message: `${sentence} It may have acted on the request.` });
@@ -148,22 +148,22 @@ describe('a destination that answers in 500,000 chunks', () => {
 
   test('fails svc.proxy of code with the limit', async () => {
     answering();
-    const reactor = await makeReactor(house.server, {
+    const reactor = await makeReactor(fixture.server, {
       code: codeOf(
-        `try { await svc.proxy.get({ headers: { 'svc-proxy-url': '${house.url}' } }); } catch (error) { return { raw: error.message }; }`,
+        `try { await svc.proxy.get({ headers: { 'svc-proxy-url': '${fixture.url}' } }); } catch (error) { return { raw: error.message }; }`,
       ),
-      application: house.server.tenant,
+      application: fixture.server.tenant,
     });
-    expect(await rawOf(react(house.server, reactor))).toContain(sentence);
+    expect(await rawOf(react(fixture.server, reactor))).toContain(sentence);
   });
 });
 
 test('a response of fewer chunks arrives whole', async () => {
   const text = 'ab'.repeat(900);
-  house.destination.script = async (wire, head) => {
+  fixture.destination.script = async (wire, head) => {
     await wire.body(head);
     wire.send(CHUNKED + inBytes(text) + END);
   };
-  const answer = await house.ask(house.head('GET /proxy'));
+  const answer = await fixture.ask(fixture.head('GET /proxy'));
   expect([answer.isWhole, answer.body.toString()]).toEqual([true, text]);
 });

@@ -6,19 +6,19 @@ import { CARD_TOKENS_MAX } from '../src/modules/tokens/timeline.ts';
 import { codeOf, makeReactor, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import type { Answer, TestServer, TestTenant } from './support/server.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 let tenant: TestTenant;
 let host: string;
 
 beforeAll(async () => {
-  house = await startReactorServer();
-  ({ server } = house);
-  ({ host } = new URL(house.url));
+  fixture = await startReactorServer();
+  ({ server } = fixture);
+  ({ host } = new URL(fixture.url));
   tenant = await server.newTenant();
-  house.routes.set('/cut', (request) => void request.socket.destroy());
+  fixture.routes.set('/cut', (request) => void request.socket.destroy());
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 let cards = 0;
 /** A number with a valid check digit, another one each time. */
@@ -52,7 +52,7 @@ const send = (id: string, path: string) =>
   server.request('POST', '/proxy', {
     key: tenant.api_key,
     json: { card: `{{ ${id} | json: '$.number' }}` },
-    headers: { 'svc-proxy-url': `${house.url}${path}` },
+    headers: { 'svc-proxy-url': `${fixture.url}${path}` },
   });
 
 const at = expect.stringMatching(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);

@@ -12,21 +12,21 @@ const CARD = '4916338506082832';
 
 describe('with a collector', () => {
   let collector: Collector;
-  let house: ReactorServer;
+  let fixture: ReactorServer;
   let server: TestServer;
 
   beforeAll(async () => {
     collector = await startCollector();
-    house = await startReactorServer({
+    fixture = await startReactorServer({
       OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
       OTEL_EXPORTER_OTLP_HEADERS: 'x-collector-key=of%20the%20operator',
       OTEL_RESOURCE_ATTRIBUTES: 'deployment.environment.name=live',
       TRACEPARENT_HOSTS: 'other.upstream.test',
     });
-    ({ server } = house);
+    ({ server } = fixture);
   });
   afterAll(async () => {
-    await house.close();
+    await fixture.close();
     await collector.close();
   });
 
@@ -113,7 +113,7 @@ describe('with a collector', () => {
     const reactor = await makeReactor(server, {
       code: codeOf(
         `const made = await svc.tokenize({ type: 'token', data: args.data });
-         const answer = await fetch('${house.url}/sent/${CARD}?card=${CARD}', { method: 'POST', body: args.data });
+         const answer = await fetch('${fixture.url}/sent/${CARD}?card=${CARD}', { method: 'POST', body: args.data });
          return { raw: { id: made.id, status: answer.status } };`,
       ),
       request_parameters: [{ name: 'data', type: 'string' }],
@@ -134,7 +134,7 @@ describe('with a collector', () => {
   test('runs and calls of requests at the same time keep to their traces', async () => {
     const reactor = await makeReactor(
       server,
-      `await fetch('${house.url}/pause'); const answer = await fetch('${house.url}/' + args.n); return { raw: answer.status };`,
+      `await fetch('${fixture.url}/pause'); const answer = await fetch('${fixture.url}/' + args.n); return { raw: answer.status };`,
     );
     const parents = Array.from({ length: 6 }, () => newParent());
     await Promise.all(
@@ -154,7 +154,7 @@ describe('with a collector', () => {
     const answer = await server.request('POST', `/proxy/path-${CARD}?query=${CARD}`, {
       json: { card: `{{ ${body.id} }}` },
       headers: traced(header, {
-        'svc-proxy-url': house.url,
+        'svc-proxy-url': fixture.url,
         tracestate: 'vendor=value',
         baggage: 'user=person',
         'x-own': `header-${CARD}`,
@@ -172,7 +172,7 @@ describe('with a collector', () => {
     expect(sent?.attributes).toEqual({
       'http.request.method': 'POST',
       'server.address': 'upstream.test',
-      'server.port': Number(new URL(house.url).port),
+      'server.port': Number(new URL(fixture.url).port),
       'http.response.status_code': 200,
     });
   });
@@ -181,18 +181,18 @@ describe('with a collector', () => {
     const { trace_id, header } = newParent();
     const answer = await server.request('POST', '/proxy/', {
       json: {},
-      headers: traced(header, { 'svc-proxy-url': house.otherUrl }),
+      headers: traced(header, { 'svc-proxy-url': fixture.otherUrl }),
     });
     expect(answer.status, answer.text).toBe(200);
     const spans = await tree(trace_id);
     const sent = spans.find(({ attributes }) => 'server.address' in attributes);
-    const told = answer.body.headers.filter(([name]: [string]) => name.toLowerCase() === 'traceparent');
-    expect(told).toEqual([['traceparent', `00-${trace_id}-${sent?.id}-01`]]);
+    const result = answer.body.headers.filter(([name]: [string]) => name.toLowerCase() === 'traceparent');
+    expect(result).toEqual([['traceparent', `00-${trace_id}-${sent?.id}-01`]]);
   });
 
   test('a stored proxy with code is one tree', async () => {
     const proxy = await makeProxy(server, {
-      destination_url: house.url,
+      destination_url: fixture.url,
       request_transform: { code: codeOf('return { body: args.body, headers: args.headers };') },
     });
     const { trace_id, header } = newParent();
@@ -327,24 +327,24 @@ describe('with a collector', () => {
 
 test('a sampler that follows the client traces what its flag says', async () => {
   const collector = await startCollector();
-  const house = await startReactorServer({
+  const fixture = await startReactorServer({
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     OTEL_TRACES_SAMPLER: 'parentbased_always_off',
   });
   const [flagged, unflagged] = [newParent('01'), newParent('00')];
   for (const { header } of [unflagged, flagged]) {
-    const { body } = await house.server.request('GET', '/tokens/x', { headers: { traceparent: header } });
+    const { body } = await fixture.server.request('GET', '/tokens/x', { headers: { traceparent: header } });
     expect(body.otel_trace_id).toBe(header.slice(3, 35));
   }
-  await house.server.request('GET', '/tokens/x');
-  await house.close();
+  await fixture.server.request('GET', '/tokens/x');
+  await fixture.close();
   expect(new Set(collector.spans().map(({ trace_id }) => trace_id))).toEqual(new Set([flagged.trace_id]));
   await collector.close();
 });
 
 test('without an endpoint nothing is traced, and nothing has an id of a trace', async () => {
-  const house = await startReactorServer();
-  const { server } = house;
+  const fixture = await startReactorServer();
+  const { server } = fixture;
   expect(server.ctx.tracing).toBeUndefined();
   const { header } = newParent();
   const missing = await server.request('GET', '/tokens/x', { headers: { traceparent: header } });
@@ -352,10 +352,10 @@ test('without an endpoint nothing is traced, and nothing has an id of a trace', 
   expect(await server.sql('SELECT otel_trace_id FROM audit_log WHERE otel_trace_id IS NOT NULL')).toEqual([]);
   const proxied = await server.request('POST', '/proxy/', {
     json: {},
-    headers: { traceparent: header, 'svc-proxy-url': house.url },
+    headers: { traceparent: header, 'svc-proxy-url': fixture.url },
   });
   expect(proxied.body.headers.map(([name]: [string]) => name.toLowerCase())).not.toContain('traceparent');
-  await house.close();
+  await fixture.close();
 });
 
 test('settings that cannot be meant end the start with what to set, without their values', () => {

@@ -205,13 +205,13 @@ describe('a change of a tenant without webhooks', () => {
     const other = tenant;
     tenant = await server.newTenant();
     await create({ events: ['*'] });
-    const told = await statementsOf(work);
+    const result = await statementsOf(work);
     tenant = other;
     const from = await logCount();
     expect(await statementsOf(work)).toEqual(before);
     expect((await logCount()) - from).toBe(5);
     // The count sees what an event costs: a tenant that is told of the change has more statements.
-    expect(told.length).toBeGreaterThan(before.length);
+    expect(result.length).toBeGreaterThan(before.length);
   });
 
   test('is one statement for a token, as without any webhook of the vault', async () => {

@@ -329,14 +329,14 @@ describe('events', () => {
     const { secret } = await create({ events: ['application_key.expiring'] });
     const expires_at = new Date(Date.now() + 8 * 86_400_000).toISOString();
     const { body: key } = await send('POST', `/applications/${tenant.application_id}/keys`, { name: 'K', expires_at });
-    const told = async (days: number) => {
+    const result = async (days: number) => {
       server.clock.offsetMs = days * 86_400_000;
       await queueExpiringKeys(server.ctx);
       await queueExpiringKeys(server.ctx);
       const received = await settle();
       return received.map((each) => JSON.parse(each.body.toString()).data.id);
     };
-    expect([await told(0), await told(1.5), await told(3), await told(7.5), await told(7.6)]).toEqual([
+    expect([await result(0), await result(1.5), await result(3), await result(7.5), await result(7.6)]).toEqual([
       [],
       [key.id],
       [],

@@ -84,7 +84,7 @@ describe.concurrent('the built-in PostgreSQL', { timeout: 60_000 }, () => {
     await expect(query(address, 'DELETE FROM kept')).rejects.toMatchObject({ code: '42501' });
     await query(address, 'INSERT INTO kept VALUES (2)');
     await query(address, 'VACUUM kept');
-    // What the tests of the whole house rely on: a database with somebody inside can be dropped by its owner.
+    // All tests rely on it: the owner drops a database in which a connection is open.
     await query(address, 'CREATE DATABASE another TEMPLATE template0');
     const inside = query({ ...address, database: 'another' }, 'SELECT pg_sleep(60)').catch(() => 'cut');
     await pause(200);

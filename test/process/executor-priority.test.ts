@@ -152,8 +152,8 @@ describe('an owner whose executors have many runs', () => {
     const other = pool.find({ ...owner, application_id: 'b' }, need);
     expect(findNiceness(other?.executor.pid as number)).toEqual(new Set([Math.min(NICENESS_MAX, USUAL + 4)]));
     await expect.poll(() => findSpares().length, PATIENCE).toBe(2);
-    const stranger = pool.find({ ...owner, tenant_id: 'c' }, need);
-    expect(findNiceness(stranger?.executor.pid as number)).toEqual(new Set([USUAL]));
+    const anonymous = pool.find({ ...owner, tenant_id: 'c' }, need);
+    expect(findNiceness(anonymous?.executor.pid as number)).toEqual(new Set([USUAL]));
     // The highest that is free: the first has ended.
     first.runs.clear();
     pool.end(first, undefined);

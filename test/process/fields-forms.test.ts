@@ -1,11 +1,11 @@
 // Forms of the fields library in Chromium: what is typed, pasted and filled in, errors, several forms, and React.
 import { build } from 'esbuild';
 import { describe, expect, test } from 'vitest';
-import { CVC, NAME, NUMBER, shareFieldsHouse } from '../support/fields-house.ts';
+import { CVC, NAME, NUMBER, shareFieldsFixture } from '../support/fields-fixture.ts';
 import { isInstalled } from '../support/programs.ts';
 
 describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () => {
-  const { house, newSession, open, openReady, revealed, typeCard, valueIn, stateOf } = shareFieldsHouse();
+  const { fixture, newSession, open, openReady, revealed, typeCard, valueIn, stateOf } = shareFieldsFixture();
 
   test('digits are grouped while typed and pasted, and the caret stays', async () => {
     const visit = await openReady();
@@ -260,6 +260,6 @@ describe.skipIf(!isInstalled('chromium'))('the fields library, in Chromium', () 
     });
     await typeCard(visit);
     const { id } = await visit.run<any>('tokenize()');
-    expect((await house.server.request('GET', `/sessions/${session.id}`)).body.tokens).toEqual([id]);
+    expect((await fixture.server.request('GET', `/sessions/${session.id}`)).body.tokens).toEqual([id]);
   });
 });

@@ -116,26 +116,26 @@ describe('an operation', () => {
 
 describe('what the watchdog found', () => {
   let lines: { alarm?: string; route?: string; cpu_ms?: number; gc_ms?: number }[] = [];
-  let told: unknown[] = [];
+  let result: unknown[] = [];
   let stopCounting: () => void;
   beforeAll(() => {
     const log = createLog('info', { write: (line: string) => void lines.push(JSON.parse(line)) });
     stopCounting = startCountingHeld(
       { heldOperations: createHeldOperations(() => new Date()), log },
-      (operation) => void told.push(operation),
+      (operation) => void result.push(operation),
     );
   });
   afterAll(() => stopCounting());
   beforeEach(() => {
     lines = [];
-    told = [];
+    result = [];
   });
 
   test('is logged with the tenant and the operation, and told to the other workers', async () => {
     within(operation('POST /slow', 'an id'), () => spin(1_200));
     const name = { account: 'tenant', route: 'POST /slow', resource: 'an id' };
     await expect.poll(() => lines, { timeout: 10_000 }).toMatchObject([{ alarm: 'event_loop_held', ...name }]);
-    expect(told).toEqual([name]);
+    expect(result).toEqual([name]);
   });
 
   test('names no operation for garbage collections', async () => {

@@ -13,11 +13,11 @@ import {
 } from '../support/reactors.ts';
 import { askOnWire, askProxy, makeProxy, problemIn } from '../support/stored-proxies.ts';
 
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 beforeAll(async () => {
-  house = await useReactorServer();
+  fixture = await useReactorServer();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 const MEGABYTE = 1024 * 1024;
 
@@ -28,26 +28,28 @@ test('an answer nested 100,000 deep is a call of code that failed, and the serve
   const rejections: unknown[] = [];
   const note = (error: unknown) => rejections.push(error);
   process.on('unhandledRejection', note);
-  house.routes.set('/deep', (_, response) => {
+  fixture.routes.set('/deep', (_, response) => {
     response.setHeader('content-type', 'application/json');
     response.end('['.repeat(100_000) + ']'.repeat(100_000));
   });
-  const application = await house.server.newKey(house.server.tenant, { permissions: ['token:use'] });
+  const application = await fixture.server.newKey(fixture.server.tenant, { permissions: ['token:use'] });
   const code =
     codeOf(`try { return { raw: await svc.proxy.get({ path: '/deep', headers: { 'svc-proxy-url': args.url } }) }; }
     catch (error) { return { raw: error.code }; }`);
-  const answer = await react(house.server, await makeReactor(house.server, { code, application }), { url: house.url });
+  const answer = await react(fixture.server, await makeReactor(fixture.server, { code, application }), {
+    url: fixture.url,
+  });
   process.off('unhandledRejection', note);
   expect([answer.status, answer.body?.raw], answer.text).toEqual([200, 'DECODE']);
   expect(rejections).toEqual([]);
 });
 
 test('a thousand expressions under a name of megabytes take no memory for each', async () => {
-  const { key } = await makeProxy(house.server, { destination_url: house.url, require_auth: false });
+  const { key } = await makeProxy(fixture.server, { destination_url: fixture.url, require_auth: false });
   const slots = Array.from({ length: 1000 }, () => '{{ id }}');
   const body = JSON.stringify({ ['n'.repeat(8 * MEGABYTE)]: slots });
   const memory = watchMemory({ megabytes: 500 });
-  const answer = await house.server.request('POST', '/proxy', {
+  const answer = await fixture.server.request('POST', '/proxy', {
     key: null,
     headers: { 'svc-proxy-key': key, 'content-type': 'application/json' },
     body,
@@ -57,18 +59,18 @@ test('a thousand expressions under a name of megabytes take no memory for each',
 });
 
 test('what values make of a small body counts against the memory of its tenant', async () => {
-  const own = await house.server.newTenant();
-  const id = await tokenOf(house.server, 'v'.repeat(900_000), {}, own.api_key);
+  const own = await fixture.server.newTenant();
+  const id = await tokenOf(fixture.server, 'v'.repeat(900_000), {}, own.api_key);
   const { promise: mayAnswer, resolve: answerAll } = Promise.withResolvers<void>();
-  house.routes.set('/held', async (_, response) => {
+  fixture.routes.set('/held', async (_, response) => {
     await mayAnswer;
     response.end('ok');
   });
   const send = () =>
-    house.server.request('POST', '/proxy/held', {
+    fixture.server.request('POST', '/proxy/held', {
       key: own.api_key,
       json: Array.from({ length: 11 }, () => `{{ ${id} }}`),
-      headers: { 'svc-proxy-url': house.url },
+      headers: { 'svc-proxy-url': fixture.url },
     });
   const answers = Array.from({ length: 8 }, send);
   const settled: number[] = [];
@@ -114,52 +116,52 @@ test.each([
   const { cert } = certificateFor('client.test');
   const json = {
     name: 'Slow',
-    destination_url: house.url,
+    destination_url: fixture.url,
     client_certificate: { certificate: cert, private_key: makeKey() },
   };
-  const answer = await house.server.request('POST', '/proxies', { json });
+  const answer = await fixture.server.request('POST', '/proxies', { json });
   expect(answer.status, answer.text).toBe(400);
   expect(answer.body.errors['client_certificate.private_key'].join()).toContain('RSA with at most 4096 bits');
 });
 
 test.each(['navigate', 'no-cors', 'websocket'])('a browser gets no answer for %s', async (mode) => {
-  const before = house.upstream.received.length;
-  const headers = { 'svc-proxy-url': house.url, 'sec-fetch-mode': mode };
-  const answer = await askOnWire(house.server, 'GET', '/proxy', { headers });
+  const before = fixture.upstream.received.length;
+  const headers = { 'svc-proxy-url': fixture.url, 'sec-fetch-mode': mode };
+  const answer = await askOnWire(fixture.server, 'GET', '/proxy', { headers });
   expect([answer.status, problemIn(answer).status]).toEqual([403, 403]);
-  expect(house.upstream.received).toHaveLength(before);
+  expect(fixture.upstream.received).toHaveLength(before);
 });
 
 test('JSON in a charset that is not read never passes a request transform as a text', async () => {
   const code = codeOf(
     'if (args.body.amount > 100) throw new Error("no"); return { body: args.body, headers: args.headers };',
   );
-  const proxy = await makeProxy(house.server, { destination_url: house.url, request_transform: { code } });
-  const before = house.upstream.received.length;
+  const proxy = await makeProxy(fixture.server, { destination_url: fixture.url, request_transform: { code } });
+  const before = fixture.upstream.received.length;
   for (const [type, status] of [
     ['application/json; charset=utf-16', 400],
     ['application/problem+json; charset=x', 415],
   ] as const)
     expect(
-      (await askProxy(house.server, proxy, { headers: { 'content-type': type }, body: '{"amount":5000}' } as never))
+      (await askProxy(fixture.server, proxy, { headers: { 'content-type': type }, body: '{"amount":5000}' } as never))
         .status,
     ).toBe(status);
   // What is in UTF-16 is read by the code.
   for (const type of ['application/json; charset=utf-16', 'application/json']) {
     const headers = { 'content-type': type };
     const body = Buffer.from('{"amount":5000}', 'utf16le');
-    expect((await askProxy(house.server, proxy, { headers, body } as never)).status).toBe(500);
+    expect((await askProxy(fixture.server, proxy, { headers, body } as never)).status).toBe(500);
   }
-  expect(house.upstream.received).toHaveLength(before);
+  expect(fixture.upstream.received).toHaveLength(before);
 });
 
 test('an application that is narrowed to hosts makes no proxy that leads elsewhere', async () => {
-  const narrowed = await house.server.request('POST', '/applications', {
+  const narrowed = await fixture.server.request('POST', '/applications', {
     json: { name: 'Narrow', permissions: ['proxy:create'], allowed_hosts: ['good.example'] },
   });
   expect(narrowed.status, narrowed.text).toBe(201);
   const make = (more: object) =>
-    house.server.request('POST', '/proxies', { key: narrowed.body.key, json: { name: 'Elsewhere', ...more } });
+    fixture.server.request('POST', '/proxies', { key: narrowed.body.key, json: { name: 'Elsewhere', ...more } });
   const elsewhere = { destination_url: 'https://evil.example' };
   expect((await make(elsewhere)).status).toBe(403);
   expect((await make({ ...elsewhere, allowed_hosts: ['evil.example'] })).status).toBe(403);

@@ -13,14 +13,14 @@ import {
   OK,
   pour,
   proxyErrorIn,
-  type ProxyHouse,
+  type ProxyFixture,
   receiving,
-  type SharedProxyHouse,
+  type SharedProxyFixture,
   soon,
-  startProxyHouse,
+  startProxyFixture,
   statusOf,
   until,
-  useProxyHouse,
+  useProxyFixture,
   valuesOf,
   type Wire,
 } from '../support/proxy.ts';
@@ -32,25 +32,28 @@ const MEGABYTE = 1024 * 1024;
 const HELD_BYTES_MAX = 80 * MEGABYTE;
 const STREAM_BYTES = 128 * MEGABYTE;
 
-let house: SharedProxyHouse;
+let fixture: SharedProxyFixture;
 /** One that takes more than the default. */
-let wide: ProxyHouse;
+let wide: ProxyFixture;
 beforeAll(async () => {
-  [house, wide] = await Promise.all([useProxyHouse(), startProxyHouse({ PROXY_BODY_MAX: String(256 * MEGABYTE) })]);
+  [fixture, wide] = await Promise.all([
+    useProxyFixture(),
+    startProxyFixture({ PROXY_BODY_MAX: String(256 * MEGABYTE) }),
+  ]);
 });
 afterAll(async () => {
-  await Promise.all([house.close(), wide.close()]);
+  await Promise.all([fixture.close(), wide.close()]);
 });
 const wires: Wire[] = [];
 afterEach(() => {
   for (const { socket } of wires.splice(0)) socket.destroy();
-  for (const { destination } of [house, wide]) {
+  for (const { destination } of [fixture, wide]) {
     destination.received.length = 0;
     destination.script = receiving(destination, OK);
   }
 });
 
-const connect = async (of: SharedProxyHouse): Promise<Wire> => {
+const connect = async (of: SharedProxyFixture): Promise<Wire> => {
   const wire = await of.connect();
   wires.push(wire);
   return wire;
@@ -69,7 +72,7 @@ const framings = ['with a length', 'in chunks'] as const;
 type Framing = (typeof framings)[number];
 
 const headFor = (
-  of: SharedProxyHouse,
+  of: SharedProxyFixture,
   type: string,
   body: Pick<Uint8Array, 'byteLength'>,
   framing: Framing,
@@ -84,7 +87,7 @@ const headFor = (
 
 /** Sends a request with a body, reading meanwhile what is answered. */
 const send = (
-  of: SharedProxyHouse,
+  of: SharedProxyFixture,
   type: string,
   body: Uint8Array,
   framing: Framing,
@@ -190,25 +193,25 @@ describe('a body without expressions', () => {
   for (const framing of framings) {
     for (const [type, body] of texts)
       test(`of 11 MB arrives byte for byte: ${type} (${framing})`, async () => {
-        const { got } = keeping(house.destination);
-        expect(statusOf(await send(house, type, body, framing))).toBe(200);
+        const { got } = keeping(fixture.destination);
+        expect(statusOf(await send(fixture, type, body, framing))).toBe(200);
         expect(got[0]?.body.equals(body)).toBe(true);
       });
 
     test(`of bytes is not looked at, whatever is in it (${framing})`, async () => {
       const body = Buffer.concat([Buffer.alloc(11 * MEGABYTE, 0xff), Buffer.from('{{ no expression }} {{')]);
-      const { got } = keeping(house.destination);
+      const { got } = keeping(fixture.destination);
       for (const type of ['application/octet-stream', 'video/mp4'])
-        expect(statusOf(await send(house, type, body, framing)), type).toBe(200);
+        expect(statusOf(await send(fixture, type, body, framing)), type).toBe(200);
       expect(got.map((message) => message.body.equals(body))).toEqual([true, true]);
     });
 
     test(`of 32 MB passes, and one of a byte more is 413 (${framing})`, async () => {
       const body = numbered(32 * MEGABYTE);
-      const { got, settled } = keeping(house.destination);
-      expect(statusOf(await send(house, 'application/octet-stream', body, framing))).toBe(200);
+      const { got, settled } = keeping(fixture.destination);
+      expect(statusOf(await send(fixture, 'application/octet-stream', body, framing))).toBe(200);
       expect(got[0]?.body.equals(body)).toBe(true);
-      const answer = await send(house, 'application/octet-stream', Buffer.concat([body, Buffer.of(0)]), framing);
+      const answer = await send(fixture, 'application/octet-stream', Buffer.concat([body, Buffer.of(0)]), framing);
       expect(proxyErrorIn(answer).status).toBe(413);
       await settled();
       expect(got.slice(1).filter(({ isWhole }) => isWhole)).toEqual([]);
@@ -217,17 +220,17 @@ describe('a body without expressions', () => {
 
   test('that says it has 33 MB is 413 before any of it is read, and nothing is sent', async () => {
     for (const type of ['application/octet-stream', 'application/json', 'text/plain']) {
-      const head = headFor(house, type, { byteLength: 33 * MEGABYTE }, 'with a length');
-      const answer = await nothingReaches(house, () => soon(house.ask(head), 'the answer'));
+      const head = headFor(fixture, type, { byteLength: 33 * MEGABYTE }, 'with a length');
+      const answer = await nothingReaches(fixture, () => soon(fixture.ask(head), 'the answer'));
       expect(proxyErrorIn(answer).status, type).toBe(413);
     }
   });
 
   test('of 33 MB in chunks is 413, and the destination never has a whole one', async () => {
-    const { got, settled } = keeping(house.destination);
+    const { got, settled } = keeping(fixture.destination);
     const body = Buffer.alloc(33 * MEGABYTE, 'a');
     for (const type of ['application/octet-stream', 'text/plain']) {
-      const answer = await soon(send(house, type, body, 'in chunks'), 'the answer');
+      const answer = await soon(send(fixture, type, body, 'in chunks'), 'the answer');
       expect(proxyErrorIn(answer).status, type).toBe(413);
     }
     await settled();
@@ -258,10 +261,10 @@ describe('a body with expressions', () => {
 
   for (const [type, of] of kinds) {
     test(`of 9 MB has values put in up to its end: ${type}`, async () => {
-      const id = await tokenOf(house.server, 'the-value');
-      const { got } = keeping(house.destination);
+      const id = await tokenOf(fixture.server, 'the-value');
+      const { got } = keeping(fixture.destination);
       for (const framing of framings) {
-        const answer = await send(house, type, Buffer.from(of(9 * MEGABYTE, `{{ ${id} }}`)), framing);
+        const answer = await send(fixture, type, Buffer.from(of(9 * MEGABYTE, `{{ ${id} }}`)), framing);
         expect(statusOf(answer), answer.body.toString()).toBe(200);
         const message = got.pop();
         expect(message?.body.equals(Buffer.from(of(9 * MEGABYTE, 'the-value')))).toBe(true);
@@ -271,10 +274,10 @@ describe('a body with expressions', () => {
 
     for (const framing of framings)
       test(`of 11 MB is 413, and the destination never has a whole one: ${type} (${framing})`, async () => {
-        const id = await tokenOf(house.server, 'the-value');
-        const { got, settled } = keeping(house.destination);
+        const id = await tokenOf(fixture.server, 'the-value');
+        const { got, settled } = keeping(fixture.destination);
         const body = Buffer.from(of(11 * MEGABYTE, `{{ ${id} }}`));
-        const answer = await soon(send(house, type, body, framing), 'the answer');
+        const answer = await soon(send(fixture, type, body, framing), 'the answer');
         expect(proxyErrorIn(answer).status).toBe(413);
         await settled();
         expect(got.filter(({ isWhole }) => isWhole)).toEqual([]);
@@ -283,7 +286,7 @@ describe('a body with expressions', () => {
   }
 
   test('that is spelled otherwise, or stands across two pieces, is found in 11 MB as well', async () => {
-    const { got, settled } = keeping(house.destination);
+    const { got, settled } = keeping(fixture.destination);
     const pad = filled(11 * MEGABYTE);
     const bodies: [type: string, pieces: string[]][] = [
       ['application/json', [`["${pad}","\\u007b\\u007Bx}}"]`]],
@@ -297,8 +300,8 @@ describe('a body with expressions', () => {
       ],
     ];
     for (const [type, pieces] of bodies) {
-      const wire = await connect(house);
-      wire.send(headFor(house, type, { byteLength: 0 }, 'in chunks'));
+      const wire = await connect(fixture);
+      wire.send(headFor(fixture, type, { byteLength: 0 }, 'in chunks'));
       void (async () => {
         for (const piece of pieces) {
           wire.send(`${piece.length.toString(16)}\r\n${piece}\r\n`);
@@ -314,11 +317,11 @@ describe('a body with expressions', () => {
   });
 
   test('only where it may stand: a part that is a file may open one in 11 MB', async () => {
-    const { got } = keeping(house.destination);
+    const { got } = keeping(fixture.destination);
     const body = Buffer.from(
       multipart(part('{x}', 'image/png', `{{${filled(11 * MEGABYTE)}`), part('t', 'text/plain', 'x')),
     );
-    expect(statusOf(await send(house, `multipart/form-data; boundary=${BOUNDARY}`, body, 'in chunks'))).toBe(200);
+    expect(statusOf(await send(fixture, `multipart/form-data; boundary=${BOUNDARY}`, body, 'in chunks'))).toBe(200);
     expect(got[0]?.body.equals(body)).toBe(true);
   });
 });
@@ -335,17 +338,17 @@ describe('what is refused while it is coming', () => {
   for (const [name, type, body, status, line] of refusals)
     for (const framing of framings)
       test(`${name}: the caller has its answer, and the connection is clean behind it (${framing})`, async () => {
-        house.destination.script = async (wire, head) => {
+        fixture.destination.script = async (wire, head) => {
           if (valuesOf(head, 'x-close').length > 0) wire.socket.destroy();
-          await receiving(house.destination, OK)(wire, head);
+          await receiving(fixture.destination, OK)(wire, head);
         };
-        const wire = await connect(house);
-        wire.send(headFor(house, type, body, framing, line));
+        const wire = await connect(fixture);
+        wire.send(headFor(fixture, type, body, framing, line));
         const poured = pour(wire, body, { isChunked: framing === 'in chunks' });
         const answer = await soon(wire.message(), 'the answer');
         expect([proxyErrorIn(answer).status, answer.isWhole]).toEqual([status, true]);
         await soon(poured, 'the end of the body');
-        wire.send(house.head('GET /proxy'));
+        wire.send(fixture.head('GET /proxy'));
         const next = await soon(
           wire.message().catch(() => undefined),
           'the next answer',
@@ -357,12 +360,12 @@ describe('what is refused while it is coming', () => {
 
 describe('many at once', () => {
   test("two tenants' transfers in both directions do not mix, nor share a connection", async () => {
-    const other = await house.server.newTenant();
-    const keyOf = (index: number): string => (index % 2 === 0 ? house.server.tenant : other).api_key;
+    const other = await fixture.server.newTenant();
+    const keyOf = (index: number): string => (index % 2 === 0 ? fixture.server.tenant : other).api_key;
     const bodies = Array.from({ length: 8 }, (_, index) => Buffer.alloc(4 * MEGABYTE, `${index} of eight, `));
     const bodyOf = (index: number): Buffer => bodies[index] as Buffer;
     const tenantsOf = new Map<Wire, Set<string>>();
-    house.destination.script = async (wire, head: Head) => {
+    fixture.destination.script = async (wire, head: Head) => {
       const tenants = tenantsOf.get(wire) ?? new Set();
       tenantsOf.set(wire, tenants.add(valuesOf(head, 'x-tenant').join()));
       const { body } = await wire.body(head);
@@ -375,7 +378,7 @@ describe('many at once', () => {
       Array.from({ length: 8 }, async (_, index) => {
         const lines = [`SVC-API-KEY: ${keyOf(index)}`, `X-Tenant: ${index % 2}`];
         const framing = framings[index % framings.length] as Framing;
-        return send(house, 'application/octet-stream', bodyOf(index), index > 3 ? framing : 'in chunks', ...lines);
+        return send(fixture, 'application/octet-stream', bodyOf(index), index > 3 ? framing : 'in chunks', ...lines);
       }),
     );
     for (const [index, answer] of answers.entries()) expect(answer.body.equals(bodyOf(index)), `${index}`).toBe(true);
@@ -383,22 +386,22 @@ describe('many at once', () => {
   });
 
   test('a tenant that holds its share of memory is refused for expressions alone, for a while', async () => {
-    const other = await house.server.newTenant();
-    const id = await tokenOf(house.server, 'the-value');
-    const theirs = await tokenOf(house.server, 'the-value', {}, other.api_key);
+    const other = await fixture.server.newTenant();
+    const id = await tokenOf(fixture.server, 'the-value');
+    const theirs = await tokenOf(fixture.server, 'the-value', {}, other.api_key);
     const body = Buffer.alloc(9 * MEGABYTE, 'a');
     const withValue = (of: string) => Buffer.concat([body, Buffer.from(`{{ ${of} }}`)]);
     const held: Wire[] = [];
     const got: Message[] = [];
-    house.destination.script = async (wire, head) => {
+    fixture.destination.script = async (wire, head) => {
       if (valuesOf(head, 'x-hold').length > 0) held.push(wire);
       got.push({ ...head, ...(await wire.body(head)) });
       if (!held.includes(wire)) wire.send(OK);
     };
-    const holding = Array.from({ length: 3 }, () => send(house, 'text/plain', body, 'with a length', 'X-Hold: 1'));
+    const holding = Array.from({ length: 3 }, () => send(fixture, 'text/plain', body, 'with a length', 'X-Hold: 1'));
     await until(() => got.length === 3, 'three requests');
     for (const framing of framings) {
-      const refused = await send(house, 'text/plain', withValue(id), framing);
+      const refused = await send(fixture, 'text/plain', withValue(id), framing);
       expect(proxyErrorIn(refused).status).toBe(429);
       expect(Number(valuesOf(refused, 'retry-after')[0])).toBeGreaterThan(0);
     }
@@ -406,28 +409,28 @@ describe('many at once', () => {
     for (const { body: part, isWhole } of got.splice(0).slice(3))
       expect([isWhole, part.includes('the-value'), part.includes(id)]).toEqual([false, false, false]);
     // What need not be looked at whole, what has no expression, and what is small, needs no share.
-    expect(statusOf(await send(house, 'application/octet-stream', body, 'with a length'))).toBe(200);
+    expect(statusOf(await send(fixture, 'application/octet-stream', body, 'with a length'))).toBe(200);
     for (const framing of framings) {
-      expect(statusOf(await send(house, 'text/plain', body, framing))).toBe(200);
+      expect(statusOf(await send(fixture, 'text/plain', body, framing))).toBe(200);
       expect(got.at(-1)?.body.equals(body)).toBe(true);
     }
-    expect(statusOf(await send(house, 'text/plain', Buffer.from(`{{ ${id} }}`), 'with a length'))).toBe(200);
+    expect(statusOf(await send(fixture, 'text/plain', Buffer.from(`{{ ${id} }}`), 'with a length'))).toBe(200);
     expect(got.at(-1)?.body.toString()).toBe('the-value');
     const lines = [`SVC-API-KEY: ${other.api_key}`];
-    expect(statusOf(await send(house, 'text/plain', withValue(theirs), 'with a length', ...lines))).toBe(200);
+    expect(statusOf(await send(fixture, 'text/plain', withValue(theirs), 'with a length', ...lines))).toBe(200);
     for (const wire of held.splice(0)) wire.send(OK);
     for (const answer of await Promise.all(holding)) expect(statusOf(answer)).toBe(200);
-    expect(statusOf(await send(house, 'text/plain', withValue(id), 'with a length'))).toBe(200);
+    expect(statusOf(await send(fixture, 'text/plain', withValue(id), 'with a length'))).toBe(200);
     expect(got.at(-1)?.body.equals(Buffer.concat([body, Buffer.from('the-value')]))).toBe(true);
   });
 
   test('a destination that answers before it reads does not free the memory that it holds', async () => {
-    const id = await tokenOf(house.server, 'the-value');
+    const id = await tokenOf(fixture.server, 'the-value');
     const body = Buffer.alloc(9 * MEGABYTE, 'a');
     const withValue = Buffer.concat([body, Buffer.from(`{{ ${id} }}`)]);
     const held: Wire[] = [];
-    house.destination.script = async (wire, head) => {
-      if (valuesOf(head, 'x-hold').length === 0) return receiving(house.destination, OK)(wire, head);
+    fixture.destination.script = async (wire, head) => {
+      if (valuesOf(head, 'x-hold').length === 0) return receiving(fixture.destination, OK)(wire, head);
       held.push(wire);
       wire.socket.pause();
       wire.send('HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n');
@@ -436,29 +439,29 @@ describe('many at once', () => {
     const heads: Head[] = [];
     const callers: Wire[] = [];
     for (let count = 0; count < 3; count += 1) {
-      const wire = await connect(house);
+      const wire = await connect(fixture);
       callers.push(wire);
-      wire.send(headFor(house, 'text/plain', body, 'with a length', 'X-Hold: 1'));
+      wire.send(headFor(fixture, 'text/plain', body, 'with a length', 'X-Hold: 1'));
       void pour(wire, body);
       heads.push(await soon(wire.head(), 'the head of the answer'));
     }
     expect(heads.map(statusOf)).toEqual([200, 200, 200]);
-    const fourth = await soon(send(house, 'text/plain', withValue, 'with a length'), 'the fourth answer');
+    const fourth = await soon(send(fixture, 'text/plain', withValue, 'with a length'), 'the fourth answer');
     expect(proxyErrorIn(fourth).status).toBe(429);
     for (const { socket } of held) socket.destroy();
     for (const { closed } of callers) await soon(closed, 'the end of an answer');
-    expect(statusOf(await send(house, 'text/plain', withValue, 'with a length'))).toBe(200);
+    expect(statusOf(await send(fixture, 'text/plain', withValue, 'with a length'))).toBe(200);
   });
 
   test('bodies that break off give back what they held', async () => {
     const body = Buffer.alloc(9 * MEGABYTE, 'a');
-    const { server } = house.server.app;
+    const { server } = fixture.server.app;
     const sockets: Socket[] = [];
     const keep = (socket: Socket) => void sockets.push(socket);
     server.on('connection', keep);
     for (let count = 0; count < 8; count += 1) {
-      const wire = await connect(house);
-      wire.send(headFor(house, 'text/plain', body, 'with a length'));
+      const wire = await connect(fixture);
+      wire.send(headFor(fixture, 'text/plain', body, 'with a length'));
       wire.send(body.subarray(0, MEGABYTE));
       await delay(20);
       wire.socket.destroy();
@@ -466,19 +469,19 @@ describe('many at once', () => {
     // Until the server has heard of each end.
     await until(() => sockets.length === 8 && sockets.every(({ destroyed }) => destroyed), 'the end of all');
     server.off('connection', keep);
-    const id = await tokenOf(house.server, 'the-value');
+    const id = await tokenOf(fixture.server, 'the-value');
     const withValue = Buffer.concat([body, Buffer.from(`{{ ${id} }}`)]);
     const answers = await Promise.all(
-      Array.from({ length: 3 }, () => send(house, 'text/plain', withValue, 'with a length')),
+      Array.from({ length: 3 }, () => send(fixture, 'text/plain', withValue, 'with a length')),
     );
     expect(answers.map(statusOf)).toEqual([200, 200, 200]);
   });
 
   test('through a stored proxy it is the same', async () => {
-    const { key } = await makeProxy(house, { require_auth: false });
+    const { key } = await makeProxy(fixture, { require_auth: false });
     const body = numbered(31 * MEGABYTE);
-    const { got } = keeping(house.destination);
-    const wire = await connect(house);
+    const { got } = keeping(fixture.destination);
+    const wire = await connect(fixture);
     wire.send(
       `POST /proxy HTTP/1.1\r\nHost: x\r\nSVC-PROXY-KEY: ${key}\r\nContent-Type: video/mp4\r\nContent-Length: ${body.byteLength}\r\n\r\n`,
     );
@@ -488,6 +491,6 @@ describe('many at once', () => {
   });
 
   test('when all is over no connection is held', async () => {
-    await until(() => wide.destination.openCount() === 0 && house.destination.openCount() === 0, 'the end of all');
+    await until(() => wide.destination.openCount() === 0 && fixture.destination.openCount() === 0, 'the end of all');
   });
 });

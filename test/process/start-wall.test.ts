@@ -20,12 +20,12 @@ describe('a server with a database of its own', () => {
           (done) => ({ code: 0, ...done }),
           (failed: { code: number; stdout: string }) => failed,
         );
-        const [told = ''] = stdout.split('\n').filter((line) => line.includes(' sandbox: '));
+        const [result = ''] = stdout.split('\n').filter((line) => line.includes(' sandbox: '));
         if (!ready) {
           // Only a wall that was asked for by its name stops a start.
           expect(['bwrap', 'landlock']).toContain(wanted);
           expect(server.output()).toContain('The sandbox for the code of tenants does not start');
-          expect([code, told]).toEqual([1, expect.stringMatching(/^✘ sandbox: .*SANDBOX_JAIL=auto/)]);
+          expect([code, result]).toEqual([1, expect.stringMatching(/^✘ sandbox: .*SANDBOX_JAIL=auto/)]);
           return;
         }
         const wallOf = () => /"wall":"([^"]+)"/.exec(server.output())?.[1];
@@ -35,7 +35,7 @@ describe('a server with a database of its own', () => {
         expect(wall).toMatch(new RegExp(`^${first}`));
         if (wall === 'none') expect(server.output()).toContain('"alarm":"no_wall"');
         const expected = wall === 'none' ? '^⚠ sandbox: no wall stands' : `^✔ sandbox: starts behind ${wall}$`;
-        expect([code, told]).toEqual([0, expect.stringMatching(new RegExp(expected))]);
+        expect([code, result]).toEqual([0, expect.stringMatching(new RegExp(expected))]);
       },
     );
   });

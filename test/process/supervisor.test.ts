@@ -24,8 +24,8 @@ describe('a supervisor', () => {
     await untilListening(server);
     await expect.poll(() => server.output(), WAIT).toContain('"listening"');
     const lines = linesOf(server);
-    const told = (msg: string) => lines.filter((line) => line.msg === msg).length;
-    expect(['postgres_initializing', 'postgres_ready', 'listening'].map(told)).toEqual([1, 1, 1]);
+    const result = (msg: string) => lines.filter((line) => line.msg === msg).length;
+    expect(['postgres_initializing', 'postgres_ready', 'listening'].map(result)).toEqual([1, 1, 1]);
     expect(lines.find(({ msg }) => msg === 'listening')).toMatchObject({ base_url: server.base_url, workers: 2 });
     const { api_key } = server.credentials();
     for (const _ of EACH) expect((await ask(server, api_key, '/tokenize', 'x')).status).toBe(200);

@@ -11,20 +11,20 @@ describe('an endpoint that', () => {
   const serverWith = async (
     url: string,
     more: Record<string, string> = {},
-  ): Promise<{ house: ReactorServer; dropped: () => Promise<number> }> => {
-    const house = await startReactorServer({ OTEL_EXPORTER_OTLP_ENDPOINT: url, ...more });
+  ): Promise<{ fixture: ReactorServer; dropped: () => Promise<number> }> => {
+    const fixture = await startReactorServer({ OTEL_EXPORTER_OTLP_ENDPOINT: url, ...more });
     const dropped = async (): Promise<number> => {
-      const text = await house.server.ctx.metricsText();
+      const text = await fixture.server.ctx.metricsText();
       return Number(/^strongroom_spans_total\{result="dropped"\} (\d+)$/m.exec(text)?.[1]);
     };
-    return { house, dropped };
+    return { fixture, dropped };
   };
   const reports = (server: TestServer) => server.logLines.filter((line) => line.includes('spans were dropped'));
 
   test('hangs stops no request and no end of the server; what waits is dropped and counted', async () => {
     const collector = await startCollector(() => undefined);
-    const { house, dropped } = await serverWith(collector.url);
-    const { server } = house;
+    const { fixture, dropped } = await serverWith(collector.url);
+    const { server } = fixture;
     expect((await server.tokenize({ note: 'value' })).status).toBe(200);
     await expect.poll(() => collector.paths.length, WAIT).toBeGreaterThan(0);
     for (let sent = 0; sent < 30; sent += 1) expect((await server.tokenize({ note: 'value' })).status).toBe(200);
@@ -35,27 +35,27 @@ describe('an endpoint that', () => {
     expect((await server.tokenize({ note: 'value' })).status).toBe(200);
     expect(reports(server)).toHaveLength(1);
     expect(JSON.parse(reports(server)[0] as string)).toMatchObject({ level: 'warn', dropped: expect.any(Number) });
-    await house.close();
+    await fixture.close();
     await collector.close();
   });
 
   test('refuses, or says what is no OTLP, costs spans and a line of the log', async () => {
     const refuses = await startCollector((response) => void response.writeHead(400).end(`refused ${CARD}`));
-    const { house, dropped } = await serverWith(refuses.url);
-    expect((await house.server.tokenize({ note: 'value' })).status).toBe(200);
+    const { fixture, dropped } = await serverWith(refuses.url);
+    expect((await fixture.server.tokenize({ note: 'value' })).status).toBe(200);
     await expect.poll(dropped, WAIT).toBeGreaterThan(0);
-    expect((await house.server.tokenize({ note: 'value' })).status).toBe(200);
-    expect(reports(house.server)).toHaveLength(1);
-    expect(house.server.logLines.join('')).not.toContain(CARD);
-    await house.close();
+    expect((await fixture.server.tokenize({ note: 'value' })).status).toBe(200);
+    expect(reports(fixture.server)).toHaveLength(1);
+    expect(fixture.server.logLines.join('')).not.toContain(CARD);
+    await fixture.close();
     await refuses.close();
     const rubbish = await startCollector((response) => void response.socket?.end('no http at all'));
     const other = await serverWith(rubbish.url, { OTEL_TRACES_SAMPLER: 'parentbased_always_off' });
     const { header } = newParent();
-    await other.house.server.request('GET', '/tokens/x', { headers: { traceparent: header } });
-    expect((await other.house.server.tokenize({ note: 'value' })).status).toBe(200);
+    await other.fixture.server.request('GET', '/tokens/x', { headers: { traceparent: header } });
+    expect((await other.fixture.server.tokenize({ note: 'value' })).status).toBe(200);
     await expect.poll(other.dropped, WAIT).toBeGreaterThan(0);
-    await other.house.close();
+    await other.fixture.close();
     await rubbish.close();
   });
 });

@@ -8,13 +8,13 @@ import { withoutDrawn } from '../support/text.ts';
 const MOST = 3;
 const TOKENS = 9;
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 beforeAll(async () => {
-  house = await startReactorServer();
-  server = house.server;
+  fixture = await startReactorServer();
+  server = fixture.server;
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 /** Routes that read, search, use or change tokens, and what shows a value by them. Others show none. */
 const ROUTES: Record<string, string> = {
@@ -171,7 +171,7 @@ describe.each([1, 2, 3, 4])('a mixture of all routes, number %d,', (seed) => {
     const forward = (path: string, body: string, headers: Record<string, string> = {}) =>
       server.request('POST', `/proxy/used${path}`, {
         key,
-        headers: { 'svc-proxy-url': house.url, 'content-type': 'text/plain', ...headers },
+        headers: { 'svc-proxy-url': fixture.url, 'content-type': 'text/plain', ...headers },
         body,
       });
     const tries: Try[] = [

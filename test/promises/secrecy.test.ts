@@ -11,13 +11,13 @@ import { openBrowser } from '../support/people.ts';
 import { type ReactorServer, startReactorServer } from '../support/reactors.ts';
 import type { Answer, TestServer } from '../support/server.ts';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
 beforeAll(async () => {
-  house = await startReactorServer();
-  ({ server } = house);
+  fixture = await startReactorServer();
+  ({ server } = fixture);
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 /** Values that no other test has: the files of the database have what all tests write. */
 const canaries = {
@@ -186,7 +186,7 @@ module.exports = async ({ args, configuration }) => {
   const { cert, key: private_key } = certificateFor('client.upstream.test');
   const proxy = {
     name: 'Secretive',
-    destination_url: `${house.url}/${canaries.route}`,
+    destination_url: `${fixture.url}/${canaries.route}`,
     request_transform: { code },
     response_transform: { code },
     configuration: { KEY: canaries.configuration },
@@ -202,7 +202,7 @@ module.exports = async ({ args, configuration }) => {
   await ask(200, 'GET', '/proxies', {});
   const json = { note: `{{ ${made.note} }}`, card: `{{ ${made.card.id} }}`, plain: canaries.note };
   const stored = { 'svc-proxy-key': key };
-  const direct = { 'svc-proxy-url': `${house.url}/${canaries.route}` };
+  const direct = { 'svc-proxy-url': `${fixture.url}/${canaries.route}` };
   const secretQuery = `/proxy/${canaries.route}?a=${canaries.note}`;
   for (const headers of [stored, direct]) {
     await ask(200, 'POST', secretQuery, { json, headers });
@@ -212,7 +212,7 @@ module.exports = async ({ args, configuration }) => {
   await ask(200, 'POST', `${secretQuery}&svc-proxy-key=${key}`, { json });
   await ask(500, 'POST', '/proxy/thrown', { json, headers: stored });
   await ask(400, 'POST', secretQuery, { json, headers: { 'svc-proxy-url': `https://127.0.0.1/${canaries.route}` } });
-  await ask(502, 'POST', secretQuery, { json, headers: { 'svc-proxy-url': `${house.movingUrl}/${canaries.route}` } });
+  await ask(502, 'POST', secretQuery, { json, headers: { 'svc-proxy-url': `${fixture.movingUrl}/${canaries.route}` } });
   return [key, private_key.split('\n')[1] as string];
 };
 

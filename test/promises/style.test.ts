@@ -46,8 +46,18 @@ test('tests name no id of a finding, a plan or an issue', () => {
   expect(found).toEqual([]);
 });
 
+/** Words of stories, and what is meant by them in tests. */
+const PLAIN_NAMES = { house: 'fixture', told: 'result', stranger: 'anonymous', deed: 'action', nobody: 'noUser' };
+
+test('tests, benches and drills give plain names to what they hold', () => {
+  const files = globSync(['{src,test,bench,drills}/**/*.ts'], { cwd: root, exclude: (path) => !isOurs(path) });
+  const named = new RegExp(`\\b(?:const|let) (?:${Object.keys(PLAIN_NAMES).join('|')})\\b.*`, 'g');
+  expect(files.length).toBeGreaterThan(500);
+  expect(files.flatMap((file) => [...textOf(file).matchAll(named)].map(([line]) => [file, line]))).toEqual([]);
+});
+
 test('a file that opens a destination of a shared server closes it', () => {
-  const opens = tests.filter((file) => /\buse(?:EgressServer|ProxyHouse|ReactorServer)\(\w*\)/.test(textOf(file)));
+  const opens = tests.filter((file) => /\buse(?:EgressServer|ProxyFixture|ReactorServer)\(\w*\)/.test(textOf(file)));
   expect(opens.length).toBeGreaterThan(10);
   // One that stays open keeps the port, and all later files of the worker fail.
   expect(opens.filter((file) => !/\bafterAll\(/.test(textOf(file)))).toEqual([]);

@@ -68,7 +68,7 @@ const forwarded = Object.fromEntries(
       `${method} ${url}`,
       {
         path: () => url.replace('*', 'v1/charges'),
-        headers: () => ({ 'svc-proxy-url': house.url }),
+        headers: () => ({ 'svc-proxy-url': fixture.url }),
         permission: 'token:use',
         status: 200,
       },
@@ -539,9 +539,9 @@ const isPage = (url: string) => /^\/(?:console|join|collect|assets|fields)(?:\/|
 
 const UNKNOWN_ID = '7d6f1f5e-0000-4000-8000-000000000000';
 
-let house: ReactorServer;
+let fixture: ReactorServer;
 let server: TestServer;
-let stranger: World;
+let anonymous: World;
 /** For routes that change nothing of what a tenant has. */
 let caller: World;
 
@@ -585,7 +585,7 @@ const makeWorld = async (): Promise<World> => {
     expect(body.data).toHaveLength(1);
     return body.data[0].id as string;
   });
-  const headers = { 'svc-proxy-url': house.url, 'svc-idempotency-key': 'order' };
+  const headers = { 'svc-proxy-url': fixture.url, 'svc-idempotency-key': 'order' };
   const sent = await server.request('POST', '/proxy', { key: tenant.api_key, json: { id: token_id }, headers });
   const forward_id = sent.headers.get('svc-forward-id') as string;
   const person = { first_name: 'Ada', last_name: '', password: PASSWORD };
@@ -611,12 +611,12 @@ const makeWorld = async (): Promise<World> => {
 
 beforeAll(async () => {
   // Each route is asked without a key: more failures than one address has in a minute.
-  house = await startReactorServer({ RATE_LIMIT: 'off' });
-  ({ server } = house);
-  stranger = await makeWorld();
+  fixture = await startReactorServer({ RATE_LIMIT: 'off' });
+  ({ server } = fixture);
+  anonymous = await makeWorld();
   caller = await makeWorld();
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 test('every route of the app is in the table, and the table has no other', () => {
   // Its errors are those of a published interface: test/delegated-payments.test.ts asks it about other tenants.
@@ -653,7 +653,7 @@ const countLogs = async (): Promise<string> =>
 
 /** The stranger's records as the stranger reads them. */
 const readStranger = async (): Promise<string[]> => {
-  const { token_id, parent_id, child_id, application_id, formula_id, reactor_id, proxy_id, invitation_id } = stranger;
+  const { token_id, parent_id, child_id, application_id, formula_id, reactor_id, proxy_id, invitation_id } = anonymous;
   const paths = [
     ...[token_id, parent_id, child_id].map((id) => `/tokens/${id}`),
     `/tokens/${parent_id}/children`,
@@ -666,7 +666,7 @@ const readStranger = async (): Promise<string[]> => {
   ];
   const texts: string[] = [];
   for (const path of paths) {
-    const answer = await server.request('GET', path, { key: stranger.tenant.api_key });
+    const answer = await server.request('GET', path, { key: anonymous.tenant.api_key });
     expect(answer.status, path).toBe(200);
     texts.push(answer.text);
   }
@@ -715,7 +715,7 @@ describe.each(Object.entries(table))('%s', (route, row) => {
     async (name) => {
       const before = await countLogs();
       const key = own.tenant.api_key;
-      const foreign = await send(route, row, key, { ...own, [name]: stranger[name] });
+      const foreign = await send(route, row, key, { ...own, [name]: anonymous[name] });
       const missing = await send(route, row, key, { ...own, [name]: UNKNOWN_ID });
       expect(foreign.status, foreign.text).toBe(404);
       expect(foreign.text).toBe(missing.text);
@@ -754,36 +754,36 @@ test("another tenant's tokens are in no list, search or count, and no expression
   const listed = await server.request('GET', '/tokens', { key });
   expect(listed.body.data.map(({ id }: { id: string }) => id).toSorted()).toEqual(own_ids);
   expect(listed.body.pagination.total_items).toBe(4);
-  const byId = await server.request('GET', `/tokens?id=${stranger.token_id}`, { key });
+  const byId = await server.request('GET', `/tokens?id=${anonymous.token_id}`, { key });
   expect(byId.body).toMatchObject({ data: [], pagination: { total_items: 0 } });
-  const found = await server.request('POST', '/tokens/search', { key, json: { query: `id:"${stranger.token_id}"` } });
+  const found = await server.request('POST', '/tokens/search', { key, json: { query: `id:"${anonymous.token_id}"` } });
   expect(found.body.data).toEqual([]);
-  const expanded = await server.request('POST', '/detokenize', { key, json: `{{ ${stranger.token_id} }}` });
+  const expanded = await server.request('POST', '/detokenize', { key, json: `{{ ${anonymous.token_id} }}` });
   const unknown = await server.request('POST', '/detokenize', { key, json: '{{ unknown-token }}' });
   expect(expanded.status).toBe(400);
-  expect(expanded.body.detail.replace(stranger.token_id, 'x')).toBe(unknown.body.detail.replace('unknown-token', 'x'));
+  expect(expanded.body.detail.replace(anonymous.token_id, 'x')).toBe(unknown.body.detail.replace('unknown-token', 'x'));
   const usage = await server.request('GET', '/tenants/self/reports/usage', { key });
   expect(usage.body.token_report.metrics_by_type.token.count).toBe(4);
-  const children = await server.request('GET', `/tokens/${own.parent_id}/children?id=${stranger.child_id}`, { key });
+  const children = await server.request('GET', `/tokens/${own.parent_id}/children?id=${anonymous.child_id}`, { key });
   expect(children.body.data).toEqual([]);
-  const logs = await server.request('GET', `/logs?entity_id=${stranger.token_id}`, { key });
+  const logs = await server.request('GET', `/logs?entity_id=${anonymous.token_id}`, { key });
   expect(logs.body.data).toEqual([]);
   const react = (id: string) =>
     server.request('POST', `/reactors/${own.reactor_id}/react`, { key, json: { args: { a: `{{ ${id} }}` } } });
-  const used = await react(stranger.token_id);
+  const used = await react(anonymous.token_id);
   const unknownUsed = await react('unknown-token');
   expect(used.status, used.text).toBe(400);
-  expect(used.body.detail.replace(stranger.token_id, 'x')).toBe(unknownUsed.body.detail.replace('unknown-token', 'x'));
-  const arrived = house.upstream.received.length;
+  expect(used.body.detail.replace(anonymous.token_id, 'x')).toBe(unknownUsed.body.detail.replace('unknown-token', 'x'));
+  const arrived = fixture.upstream.received.length;
   const forward = (id: string) =>
-    server.request('POST', '/proxy', { key, json: { a: `{{ ${id} }}` }, headers: { 'svc-proxy-url': house.url } });
-  const sent = await forward(stranger.token_id);
+    server.request('POST', '/proxy', { key, json: { a: `{{ ${id} }}` }, headers: { 'svc-proxy-url': fixture.url } });
+  const sent = await forward(anonymous.token_id);
   const unknownSent = await forward('unknown-token');
   expect(sent.status, sent.text).toBe(400);
-  expect(sent.body.proxy_error.detail.replace(stranger.token_id, 'x')).toBe(
+  expect(sent.body.proxy_error.detail.replace(anonymous.token_id, 'x')).toBe(
     unknownSent.body.proxy_error.detail.replace('unknown-token', 'x'),
   );
-  expect(house.upstream.received).toHaveLength(arrived);
+  expect(fixture.upstream.received).toHaveLength(arrived);
 });
 
 test("another tenant's formulas, reactors and proxies are in no list and no count by any name", async () => {
@@ -801,7 +801,7 @@ test("another tenant's formulas, reactors and proxies are in no list and no coun
     expect(ids(proxies)).toEqual([own.proxy_id]);
     expect(proxies.body.pagination.total_items).toBe(1);
   }
-  for (const one of [`/reactors?id=${stranger.reactor_id}`, `/proxies?id=${stranger.proxy_id}`])
+  for (const one of [`/reactors?id=${anonymous.reactor_id}`, `/proxies?id=${anonymous.proxy_id}`])
     expect((await server.request('GET', one, { key })).body).toMatchObject({
       data: [],
       pagination: { total_items: 0 },
@@ -818,17 +818,17 @@ test("another tenant's people are in no list and no count; one person can be two
   const invitations = await server.request('GET', '/tenants/self/invitations', { key });
   expect(ids(invitations)).toEqual([own.invitation_id]);
   expect(invitations.body.pagination.total_items).toBe(1);
-  const byUser = `/tenants/self/members?user_id=${stranger.user_id}`;
+  const byUser = `/tenants/self/members?user_id=${anonymous.user_id}`;
   expect((await server.request('GET', byUser, { key })).body).toMatchObject({
     data: [],
     pagination: { total_items: 0 },
   });
   const [{ user }] = members.body.data;
-  const invited = await invite(server, user.email, stranger.tenant);
+  const invited = await invite(server, user.email, anonymous.tenant);
   const person = { first_name: 'Other', last_name: '', password: PASSWORD };
   expect((await acceptInvitation(server.ctx, invited.secret, person)).kind).toBe('accepted');
   const there = await server.request('GET', `/tenants/self/members?user_id=${user.id}`, {
-    key: stranger.tenant.api_key,
+    key: anonymous.tenant.api_key,
   });
   expect(there.body.data).toMatchObject([{ user: { id: user.id, first_name: 'Other' } }]);
   expect(ids(there)).not.toEqual([own.member_id]);

@@ -6,7 +6,7 @@ import { askProxy, makeProxy } from '../support/stored-proxies.ts';
 import type { SharedServer } from '../support/server.ts';
 
 let server: SharedServer;
-let house: SharedReactorServer;
+let fixture: SharedReactorServer;
 let session_key = '';
 const reactors = new Map<string, string>();
 
@@ -19,14 +19,14 @@ const reactorOf = async (name: string, body: string): Promise<void> => {
 
 let inboundKey = '';
 beforeAll(async () => {
-  house = await useReactorServer();
-  ({ server } = house);
+  fixture = await useReactorServer();
+  ({ server } = fixture);
   await reactorOf('svc.tokenize', 'return { raw: await svc.tokenize(args.request) };');
   await reactorOf('svc.tokens.create', 'return { raw: await svc.tokens.create(args.request) };');
   await reactorOf('tokenize of a result', 'return { raw: {}, tokenize: args.request };');
   const application = await server.newKey(server.tenant, { permissions: ['token:create', 'token:read'] });
   const proxy = await makeProxy(server, {
-    destination_url: house.url,
+    destination_url: fixture.url,
     require_auth: false,
     application: { id: application.application_id },
     request_transform: { code: codeOf('return { body: await svc.tokenize(args.body), headers: args.headers };') },
@@ -35,7 +35,7 @@ beforeAll(async () => {
   const opened = await server.request('POST', '/sessions', { json: { types: ['card', 'bank'] } });
   session_key = opened.body.session_key;
 });
-afterAll(() => house.close());
+afterAll(() => fixture.close());
 
 type Sent = { status: number; text: string };
 type Door = (request: object) => Promise<Sent>;

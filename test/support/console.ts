@@ -21,7 +21,7 @@ type Members = {
   /** Somebody new becomes a member and is signed in. */
   signIn(options?: { tenant?: TestTenant; email?: string }): Promise<Browser>;
   /** Somebody who is nobody. */
-  stranger(): Pick<Browser, 'get' | 'post'>;
+  anonymous(): Pick<Browser, 'get' | 'post'>;
 };
 
 export type ConsoleServer = TestServer & Members;
@@ -74,7 +74,7 @@ export const withMembers = <Server extends SharedServer>(server: Server): Server
       await pages.get('/console/tokens');
       return { ...pages, email, member_id, user_id };
     },
-    stranger: () => browserOf(openBrowser(server)),
+    anonymous: () => browserOf(openBrowser(server)),
   };
 };
 

@@ -251,7 +251,7 @@ export const receiving =
     wire.send(answer);
   };
 
-export type ProxyHouse<Server extends SharedServer = TestServer> = {
+export type ProxyFixture<Server extends SharedServer = TestServer> = {
   server: Server;
   destination: Destination;
   /** Such as `https://upstream.test:4711`. */
@@ -268,25 +268,25 @@ export type ProxyHouse<Server extends SharedServer = TestServer> = {
   close(): Promise<void>;
 };
 
-export type SharedProxyHouse = ProxyHouse<SharedServer>;
+export type SharedProxyFixture = ProxyFixture<SharedServer>;
 
-export const startProxyHouse = async (
+export const startProxyFixture = async (
   environment: Record<string, string> = {},
   overrides: Overrides = {},
-): Promise<ProxyHouse> => {
+): Promise<ProxyFixture> => {
   const destination = await startDestination();
   const server = await startServerBefore(upstreamOn(destination.port), environment, overrides);
-  const house = openHouse(server, destination);
-  return { ...house, close: () => server.close().then(house.close) };
+  const fixture = openFixture(server, destination);
+  return { ...fixture, close: () => server.close().then(fixture.close) };
 };
 
 /** On the server that several files use. */
-export const useProxyHouse = async (): Promise<SharedProxyHouse> => {
+export const useProxyFixture = async (): Promise<SharedProxyFixture> => {
   const { server, port } = await useEgressServer();
-  return openHouse(server, await startDestination(port));
+  return openFixture(server, await startDestination(port));
 };
 
-const openHouse = <Server extends SharedServer>(server: Server, destination: Destination): ProxyHouse<Server> => {
+const openFixture = <Server extends SharedServer>(server: Server, destination: Destination): ProxyFixture<Server> => {
   const url = `https://upstream.test:${destination.port}`;
   const open = async (): Promise<Wire> => {
     const { port, hostname } = new URL(server.base_url);
@@ -322,7 +322,7 @@ const openHouse = <Server extends SharedServer>(server: Server, destination: Des
 };
 
 /** The destination gets no byte and no connection of what is done meanwhile. */
-export const nothingReaches = async <T>({ destination }: SharedProxyHouse, work: () => Promise<T>): Promise<T> => {
+export const nothingReaches = async <T>({ destination }: SharedProxyFixture, work: () => Promise<T>): Promise<T> => {
   const seen = () => ({ bytes: destination.bytesReceived(), connections: destination.connectionCount() });
   const before = seen();
   const done = await work();
@@ -349,7 +349,7 @@ export const proxyErrorIn = (answer: Message) => {
 };
 
 export const makeProxy = async (
-  { server, url }: SharedProxyHouse,
+  { server, url }: SharedProxyFixture,
   wanted: object = {},
   key?: string,
 ): Promise<{ id: string; key: string }> => {

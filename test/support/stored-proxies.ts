@@ -100,8 +100,8 @@ export const askOnWire = (
 
 /** The problem in the frame of the proxy, which is all that such a body holds. */
 export const problemIn = ({ status, body }: Pick<WireAnswer, 'status' | 'body'>): any => {
-  const told = JSON.parse(body.toString());
-  expect(Object.keys(told)).toEqual(['proxy_error']);
-  expect(told.proxy_error.status).toBe(status);
-  return told.proxy_error;
+  const result = JSON.parse(body.toString());
+  expect(Object.keys(result)).toEqual(['proxy_error']);
+  expect(result.proxy_error.status).toBe(status);
+  return result.proxy_error;
 };

@@ -20,20 +20,35 @@ const randomWords =
 
 const FULL_WIDTH = 0xff10 - 0x30;
 
-const withAsciiDigits = (text: string): string =>
-  text.replace(/[\uff10-\uff19]/g, (digit) => String.fromCharCode(digit.charCodeAt(0) - FULL_WIDTH));
+const fullWidth = /[\uff10-\uff19]/;
+const fullWidths = new RegExp(fullWidth, 'g');
 
-const digitsIn = (text: string): string => text.replace(/\D/g, '');
+const withAsciiDigits = (text: string): string =>
+  fullWidth.test(text)
+    ? text.replace(fullWidths, (each) => String.fromCharCode(each.charCodeAt(0) - FULL_WIDTH))
+    : text;
+
+// Patterns are made once: a literal in a function makes one at each call.
+
+/** Most texts of a record have none, and are left out before anything dearer looks at them. */
+const digit = /[\d\uff10-\uff19]/;
+const letter = /\p{L}/u;
+const noDigits = /\D+/g;
+const signs = /[^\p{L}\d]+/gu;
+const longRuns = /\d{3,}/g;
+
+const digitsIn = (text: string): string => text.replace(noDigits, '');
 
 /** Digits without a letter, fewer than a number has. */
 const isPiece = (text: string): boolean => {
-  if (text.length > NUMBER_DIGITS_MIN * 2 || /\p{L}/u.test(text)) return false;
+  if (text.length > NUMBER_DIGITS_MIN * 2 || letter.test(text)) return false;
   const { length } = digitsIn(text);
   return length > 0 && length < NUMBER_DIGITS_MIN;
 };
 
 /**
- * The texts, names and numbers of a value, whatever it is nested in. Pieces of digits that follow each other in a list are one text.
+ * The texts, names and numbers with digits of a value, whatever it is nested in. Pieces of digits that follow each other in a list
+ * are one text.
  * @param joinsMembers whether they are in an object, too.
  */
 function* textsOf(root: Json | undefined, joinsMembers: boolean): Generator<string> {
@@ -41,17 +56,19 @@ function* textsOf(root: Json | undefined, joinsMembers: boolean): Generator<stri
   while (left.length > 0) {
     const value = left.pop();
     const isContainer = typeof value === 'object' && value !== null;
-    if (isContainer && !Array.isArray(value)) for (const name of Object.keys(value)) yield withAsciiDigits(name);
+    if (isContainer && !Array.isArray(value))
+      for (const name of Object.keys(value)) if (digit.test(name)) yield withAsciiDigits(name);
     let pieces: string[] = [];
     for (const each of isContainer ? Object.values(value) : [value]) {
       if (typeof each === 'object' && each !== null) left.push(each);
       if (typeof each !== 'string' && typeof each !== 'number') continue;
-      const text = withAsciiDigits(String(each));
+      const written = String(each);
+      const text = digit.test(written) ? withAsciiDigits(written) : '';
       if (isPiece(text) && (joinsMembers || Array.isArray(value))) {
         pieces.push(text);
         continue;
       }
-      yield text;
+      if (text !== '') yield text;
       if (pieces.length > 0) yield pieces.join(' ');
       pieces = [];
     }
@@ -65,11 +82,7 @@ function* numbersOf(value: Json): Generator<string> {
 }
 
 /** Runs of digits, whatever signs are between them: only letters end a run. */
-const runsOf = (text: string): string[] =>
-  text
-    .replace(randomWords, 'x')
-    .replace(/[^\p{L}\d]+/gu, '')
-    .match(/\d{3,}/g) ?? [];
+const runsOf = (text: string): string[] => text.replace(randomWords, 'x').replace(signs, '').match(longRuns) ?? [];
 
 const windowsOf = (digits: string): string[] =>
   Array.from({ length: Math.max(0, digits.length - RUN_DIGITS + 1) }, (_, at) => digits.slice(at, at + RUN_DIGITS));
@@ -98,6 +111,9 @@ export const showsNumberByParts = (value: Json, shown: readonly (Json | undefine
   const numbers = new Set(numbersOf(value));
   if (numbers.size === 0) return false;
   const runs = shown.flatMap((each) => [...textsOf(each, true)]).flatMap(runsOf);
+  // Fewer digits than that tell no number, unless there are so many numbers that the first count decides alone.
+  const digitsShown = runs.reduce((sum, { length }) => sum + length, 0);
+  if (digitsShown <= DIGITS_SHOWN_MAX && numbers.size <= EXACT_NUMBERS_MAX) return false;
   const windows = new Set(runs.flatMap(windowsOf));
   let exact = 0;
   for (const number of numbers) {

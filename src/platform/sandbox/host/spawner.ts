@@ -139,9 +139,9 @@ export const createSpawner = (limits = { startMs: START_MS_MAX, killMs: KILL_MS_
           },
           end: (ending) => {
             clearTimeout(timer);
-            const told = { ...ending, words: reason || ending.words };
-            resolveEnded(told);
-            resolve(told);
+            const reported = { ...ending, words: reason || ending.words };
+            resolveEnded(reported);
+            resolve(reported);
           },
           kill,
         });

@@ -9,35 +9,35 @@ export const NUMBER = '4916338506082832';
 export const CVC = '739';
 export const NAME = 'Grace Hopper Canary';
 
-export type FieldsHouse = { server: SharedServer; shop: Shop; chromium: Browser };
+export type FieldsFixture = { server: SharedServer; shop: Shop; chromium: Browser };
 
 /** For a `describe` of one file: opens the shop and the browser before its tests, and closes each visit after its test. */
-export const shareFieldsHouse = () => {
-  const house = {} as FieldsHouse;
+export const shareFieldsFixture = () => {
+  const fixture = {} as FieldsFixture;
   const visits: Visit[] = [];
 
   beforeAll(async () => {
-    house.server = await useServer();
-    house.shop = await startShop(house.server);
-    house.chromium = await launchChromium();
+    fixture.server = await useServer();
+    fixture.shop = await startShop(fixture.server);
+    fixture.chromium = await launchChromium();
   });
   afterEach(async () => {
-    house.server.clock.offsetMs = 0;
+    fixture.server.clock.offsetMs = 0;
     await Promise.all(visits.splice(0).map((visit) => visit.close()));
   });
   afterAll(async () => {
-    await house.chromium?.close();
-    await house.shop?.close();
+    await fixture.chromium?.close();
+    await fixture.shop?.close();
   });
 
   const newSession = async (more: object = {}): Promise<PageOptions['session']> => {
-    const json = { allowed_origins: [house.shop.origin], types: ['card', 'bank', 'social_security_number'], ...more };
-    const { id, session_key } = (await house.server.request('POST', '/sessions', { json })).body;
+    const json = { allowed_origins: [fixture.shop.origin], types: ['card', 'bank', 'social_security_number'], ...more };
+    const { id, session_key } = (await fixture.server.request('POST', '/sessions', { json })).body;
     return { id, session_key };
   };
 
   const open = async (more: Partial<PageOptions> = {}): Promise<Visit> => {
-    const visit = await house.shop.open(house.chromium, { session: await newSession(), ...more });
+    const visit = await fixture.shop.open(fixture.chromium, { session: await newSession(), ...more });
     visits.push(visit);
     return visit;
   };
@@ -51,8 +51,8 @@ export const shareFieldsHouse = () => {
   /** The data of a token, to a caller that may see it. */
   const revealed = async (id: string): Promise<any> => {
     const rule = { priority: 1, container: '/', transform: 'reveal', permissions: ['token:use', 'token:read'] };
-    const { api_key } = await house.server.newKey(house.server.tenant, { rules: [rule] });
-    return (await house.server.request('POST', '/detokenize', { key: api_key, json: { data: `{{ ${id} }}` } })).body
+    const { api_key } = await fixture.server.newKey(fixture.server.tenant, { rules: [rule] });
+    return (await fixture.server.request('POST', '/detokenize', { key: api_key, json: { data: `{{ ${id} }}` } })).body
       .data;
   };
 
@@ -70,5 +70,5 @@ export const shareFieldsHouse = () => {
   const valueIn = (visit: Visit, field: string): Promise<string> => visit.frame(field).locator('input').inputValue();
   const stateOf = async (visit: Visit): Promise<any> => (await visit.events('change')).at(-1);
 
-  return { house, newSession, open, openReady, revealed, typeCard, valueIn, stateOf };
+  return { fixture, newSession, open, openReady, revealed, typeCard, valueIn, stateOf };
 };

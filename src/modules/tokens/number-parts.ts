@@ -20,35 +20,20 @@ const randomWords =
 
 const FULL_WIDTH = 0xff10 - 0x30;
 
-const fullWidth = /[\uff10-\uff19]/;
-const fullWidths = new RegExp(fullWidth, 'g');
-
 const withAsciiDigits = (text: string): string =>
-  fullWidth.test(text)
-    ? text.replace(fullWidths, (each) => String.fromCharCode(each.charCodeAt(0) - FULL_WIDTH))
-    : text;
+  text.replace(/[\uff10-\uff19]/g, (digit) => String.fromCharCode(digit.charCodeAt(0) - FULL_WIDTH));
 
-// Patterns are made once: a literal in a function makes one at each call.
-
-/** Most texts of a record have none, and are left out before anything dearer looks at them. */
-const digit = /[\d\uff10-\uff19]/;
-const letter = /\p{L}/u;
-const noDigits = /\D+/g;
-const signs = /[^\p{L}\d]+/gu;
-const longRuns = /\d{3,}/g;
-
-const digitsIn = (text: string): string => text.replace(noDigits, '');
+const digitsIn = (text: string): string => text.replace(/\D/g, '');
 
 /** Digits without a letter, fewer than a number has. */
 const isPiece = (text: string): boolean => {
-  if (text.length > NUMBER_DIGITS_MIN * 2 || letter.test(text)) return false;
+  if (text.length > NUMBER_DIGITS_MIN * 2 || /\p{L}/u.test(text)) return false;
   const { length } = digitsIn(text);
   return length > 0 && length < NUMBER_DIGITS_MIN;
 };
 
 /**
- * The texts, names and numbers with digits of a value, whatever it is nested in. Pieces of digits that follow each other in a list
- * are one text.
+ * The texts, names and numbers of a value, whatever it is nested in. Pieces of digits that follow each other in a list are one text.
  * @param joinsMembers whether they are in an object, too.
  */
 function* textsOf(root: Json | undefined, joinsMembers: boolean): Generator<string> {
@@ -56,19 +41,17 @@ function* textsOf(root: Json | undefined, joinsMembers: boolean): Generator<stri
   while (left.length > 0) {
     const value = left.pop();
     const isContainer = typeof value === 'object' && value !== null;
-    if (isContainer && !Array.isArray(value))
-      for (const name of Object.keys(value)) if (digit.test(name)) yield withAsciiDigits(name);
+    if (isContainer && !Array.isArray(value)) for (const name of Object.keys(value)) yield withAsciiDigits(name);
     let pieces: string[] = [];
     for (const each of isContainer ? Object.values(value) : [value]) {
       if (typeof each === 'object' && each !== null) left.push(each);
       if (typeof each !== 'string' && typeof each !== 'number') continue;
-      const written = String(each);
-      const text = digit.test(written) ? withAsciiDigits(written) : '';
+      const text = withAsciiDigits(String(each));
       if (isPiece(text) && (joinsMembers || Array.isArray(value))) {
         pieces.push(text);
         continue;
       }
-      if (text !== '') yield text;
+      yield text;
       if (pieces.length > 0) yield pieces.join(' ');
       pieces = [];
     }
@@ -82,7 +65,11 @@ function* numbersOf(value: Json): Generator<string> {
 }
 
 /** Runs of digits, whatever signs are between them: only letters end a run. */
-const runsOf = (text: string): string[] => text.replace(randomWords, 'x').replace(signs, '').match(longRuns) ?? [];
+const runsOf = (text: string): string[] =>
+  text
+    .replace(randomWords, 'x')
+    .replace(/[^\p{L}\d]+/gu, '')
+    .match(/\d{3,}/g) ?? [];
 
 const windowsOf = (digits: string): string[] =>
   Array.from({ length: Math.max(0, digits.length - RUN_DIGITS + 1) }, (_, at) => digits.slice(at, at + RUN_DIGITS));
@@ -102,18 +89,41 @@ const countShared = (digits: string, windows: ReadonlySet<string>): number => {
 /** More numbers in one value are decided by the first of the two counts alone, which is the stricter. */
 const EXACT_NUMBERS_MAX = 50;
 
+const uuid = /^[\da-f]{8}-[\da-f]{4}-[47][\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i;
+
+const countDigitsIn = (text: string): number => {
+  let count = 0;
+  for (let at = 0; at < text.length; at += 1) {
+    const code = text.charCodeAt(at);
+    if ((code >= 0x30 && code <= 0x39) || (code >= 0xff10 && code <= 0xff19)) count += 1;
+  }
+  return count;
+};
+
+/** Digits of the texts, names and numbers of a value, without those of a random id. */
+const countDigits = (value: Json | undefined): number => {
+  if (typeof value === 'string') return uuid.test(value) ? 0 : countDigitsIn(value);
+  if (typeof value === 'number') return countDigitsIn(String(value));
+  if (typeof value !== 'object' || value === null) return 0;
+  let count = 0;
+  for (const [name, each] of Object.entries(value))
+    count += (Array.isArray(value) ? 0 : countDigitsIn(name)) + countDigits(each);
+  return count;
+};
+
 /**
  * Whether the shown texts tell ten or more digits of a card number in the value. Digits of the number count if they may be shown,
  * shown digits if they may be of the number, and the lower count holds: in 4242 4242 4242 4242 four digits may be any.
  * @param shown everything of the answer that can hold parts of the value.
  */
 export const showsNumberByParts = (value: Json, shown: readonly (Json | undefined)[]): boolean => {
+  // Most records show four digits: counting them saves 12 us and a tenth of the garbage of a masked read.
+  const hasFewNumbers = countDigits(value) <= EXACT_NUMBERS_MAX * NUMBER_DIGITS_MIN;
+  if (hasFewNumbers && shown.reduce<number>((sum, each) => sum + countDigits(each), 0) <= DIGITS_SHOWN_MAX)
+    return false;
   const numbers = new Set(numbersOf(value));
   if (numbers.size === 0) return false;
   const runs = shown.flatMap((each) => [...textsOf(each, true)]).flatMap(runsOf);
-  // Fewer digits than that tell no number, unless there are so many numbers that the first count decides alone.
-  const digitsShown = runs.reduce((sum, { length }) => sum + length, 0);
-  if (digitsShown <= DIGITS_SHOWN_MAX && numbers.size <= EXACT_NUMBERS_MAX) return false;
   const windows = new Set(runs.flatMap(windowsOf));
   let exact = 0;
   for (const number of numbers) {

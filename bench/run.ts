@@ -1,5 +1,6 @@
 // npm run bench [-- NAME ...]: runs benches by name, or all of them, and prints one line of JSON each.
 import { consolePages, signIn } from './console.ts';
+import { against } from './against.ts';
 import { cpu } from './cpu.ts';
 import { echo } from './echo.ts';
 import { fairness } from './fairness.ts';
@@ -38,6 +39,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   'proxy-memory': proxyMemory,
   'console-pages': consolePages,
   'sign-in': signIn,
+  against,
   cpu,
   echo,
   fairness,

@@ -1,11 +1,14 @@
 // Several workers behind one port act as one server, and end with their supervisor.
 import { randomUUID } from 'node:crypto';
-import { mkdtempSync, readdirSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as pause } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { POOL_NAME } from '../../src/platform/db/application-names.ts';
+import { certificateFor, testCa } from '../support/certificates.ts';
 import { createDatabase, type TestDatabase } from '../support/database.ts';
 import { query } from '../support/place.ts';
 import {
@@ -24,11 +27,25 @@ describe('two workers', () => {
   let dataDir: string;
   let server: ServerProcess;
   let api_key: string;
+  /** Counts the requests that arrive, and answers after a moment. */
+  let destination: Server;
+  let destinationPort: number;
+  let arrived = 0;
   beforeAll(async () => {
     dataDir = mkdtempSync(join(tmpdir(), 'strongroom-workers-'));
     database = await createDatabase();
+    destination = createServer(certificateFor('localhost'), (request, response) => {
+      arrived += 1;
+      request.resume().on('end', () => setTimeout(() => response.end('{"charge":"done"}'), 50));
+    });
+    await new Promise<void>((resolve) => destination.listen(0, '127.0.0.1', resolve));
+    destinationPort = (destination.address() as AddressInfo).port;
+    const ca = join(dataDir, 'ca.pem');
+    writeFileSync(ca, testCa);
     server = await spawnServer(dataDir, {
       WORKERS: '2',
+      EGRESS_PRIVATE_HOSTS: `localhost:${destinationPort}`,
+      NODE_EXTRA_CA_CERTS: ca,
       DATABASE_URL: database.url,
       MASTER_KEY,
       PGPASSWORD: 'of-nobody',
@@ -40,6 +57,7 @@ describe('two workers', () => {
   afterAll(async () => {
     server.child.kill();
     await server.exited;
+    destination.close();
     await database.drop();
     rmSync(dataDir, { recursive: true, force: true });
   });
@@ -98,6 +116,34 @@ describe('two workers', () => {
       const { data } = await jsonOf(found);
       expect(data).toHaveLength(1);
     }
+  });
+
+  test('send a request with a key once, asked at the same time, and both know its answer', async () => {
+    for (let round = 0; round < 5; round += 1) {
+      const sent = {
+        'svc-proxy-url': `https://localhost:${destinationPort}/charge`,
+        'svc-idempotency-key': randomUUID(),
+      };
+      arrived = 0;
+      const charge = () => ask(server, api_key, '/proxy', { amount: round }, sent);
+      const statuses = (await Promise.all(EACH.map(charge))).map(({ status }) => status);
+      expect(statuses.every((status) => [200, 409].includes(status))).toBe(true);
+      expect([statuses.includes(200), arrived]).toEqual([true, 1]);
+      const known = await Promise.all(EACH.map(charge));
+      expect(await Promise.all(known.map(jsonOf))).toEqual(EACH.map(() => ({ charge: 'done' })));
+      expect(arrived).toBe(1);
+    }
+  });
+
+  test('count the uses of a value together, asked at the same time', async () => {
+    const bound = { data: 'value', bound_to: { hosts: ['localhost'], max_uses: 3 } };
+    const { id } = await jsonOf(await ask(server, api_key, '/tokens', { type: 'token', ...bound }));
+    const sent = { 'svc-proxy-url': `https://localhost:${destinationPort}/charge` };
+    arrived = 0;
+    const answers = await Promise.all(
+      [...EACH, ...EACH].map(() => ask(server, api_key, '/proxy', { card: `{{ ${id} }}` }, sent)),
+    );
+    expect([arrived, answers.filter(({ status }) => status === 200).length]).toEqual([3, 3]);
   });
 
   test('let an invitation be accepted once, by one of several at the same time', async () => {

@@ -23,7 +23,7 @@ type Vault = {
   ids: string[];
   /** Tokens by what binds them. */
   bound: Record<'host' | 'reactor' | 'allowance' | 'reactor_id' | 'other_reactor_id' | 'proxy_key', string>;
-  webhook: { id: string; secret: string; result: string };
+  webhook: { id: string; secret: string; announced: string };
   recorded: Recorded[];
 };
 
@@ -165,7 +165,7 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { asToday }) =>
   });
 
   it('delivers the event that waited for a webhook, signed with its secret', async () => {
-    const { id, secret, result } = vault.webhook;
+    const { id, secret, announced } = vault.webhook;
     const json = { url: `https://upstream.test:${upstream.port}/hooks` };
     expect((await server.request('PATCH', `/webhooks/${id}`, { key: vault.keys.first, json })).status).toBe(200);
     upstream.received.length = 0;
@@ -180,7 +180,7 @@ describe.each(Object.entries(versions))('the dump of %s', (name, { asToday }) =>
     expect(JSON.parse(body)).toMatchObject({
       id: headers.get('webhook-id'),
       type: 'token.created',
-      data: { id: result },
+      data: { id: announced },
     });
     const signed = `${headers.get('webhook-id')}.${headers.get('webhook-timestamp')}.${body}`;
     const signature = createHmac('sha256', Buffer.from(secret.slice('whsec_'.length), 'base64')).update(signed);

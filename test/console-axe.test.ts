@@ -1,26 +1,13 @@
 // Pages of the console have no violation of WCAG 2.2 A and AA that axe finds, in light and dark, on a phone and at a desk.
-import { createRequire } from 'node:module';
-import { readFileSync } from 'node:fs';
-import type { Browser, Page } from 'playwright-core';
+import type { Browser } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { faultsOf, type Look, LOOKS, violationsOf } from './support/axe.ts';
 import { join } from './support/people.ts';
 import { consoleRoutes, furnish, pathOf } from './support/console-pages.ts';
 import { launchChromium, openPerson, type Person } from './support/chromium.ts';
 import { isInstalled } from './support/programs.ts';
 import { makeReactor, react } from './support/reactors.ts';
 import { startServer, type TestServer } from './support/server.ts';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
-
-const LOOKS = [
-  ['light', 320],
-  ['light', 1280],
-  ['dark', 320],
-  ['dark', 1280],
-] as const;
-type Look = (typeof LOOKS)[number];
-
-const TAGS = ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'];
 
 describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
   let server: TestServer;
@@ -138,32 +125,15 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     await server?.close();
   });
 
-  const violationsOf = async (page: Page): Promise<string[]> => {
-    await page.evaluate(axe);
-    return page.evaluate(`axe.run(document, { resultTypes: ['violations'], runOnly: ${JSON.stringify(TAGS)} }).then(({ violations }) =>
-      violations.flatMap(({ id, nodes }) => nodes.map(({ target }) => id + ': ' + target.join(' '))))`);
-  };
-
   /** Redirects and files are none. */
   const isPage = async (path: string): Promise<boolean> => {
     const answer = await owner.page.request.get(path, { maxRedirects: 0 });
     return [200, 404].includes(answer.status()) && answer.headers()['content-type']?.startsWith('text/html') === true;
   };
 
-  const isTooWide = (page: Page): Promise<boolean> =>
-    page.evaluate('document.documentElement.scrollWidth > document.documentElement.clientWidth');
-
-  const faultsOf = async (path: string, [colorScheme, width]: Look): Promise<string[]> => {
-    const { page } = owner;
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize({ width, height: 900 });
-    await page.goto(path);
-    return [...(await violationsOf(page)), ...((await isTooWide(page)) ? ['too wide'] : [])];
-  };
-
   test.each(LOOKS)('in %s at %i pixels, and nothing is wider than the page', async (...look) => {
     const found: Record<string, string[]> = {};
-    for (const [name, path] of Object.entries(paths)) found[name] = await faultsOf(path, look);
+    for (const [name, path] of Object.entries(paths)) found[name] = await faultsOf(owner.page, path, look);
     expect(found).toEqual(Object.fromEntries(Object.keys(paths).map((name) => [name, []])));
   });
 
@@ -173,7 +143,7 @@ describe.skipIf(!isInstalled('chromium'))('axe finds nothing', () => {
     for (const { method, url } of consoleRoutes(server)) {
       const path = pathOf(url, ids);
       if (method !== 'GET' || !(await isPage(path))) continue;
-      found[url] = await faultsOf(path, LOOKS[Object.keys(found).length % LOOKS.length] as Look);
+      found[url] = await faultsOf(owner.page, path, LOOKS[Object.keys(found).length % LOOKS.length] as Look);
     }
     expect(Object.keys(found).length).toBeGreaterThan(40);
     expect(found).toEqual(Object.fromEntries(Object.keys(found).map((url) => [url, []])));

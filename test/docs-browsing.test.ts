@@ -1,16 +1,13 @@
 // A person with the API reference in a real browser: finds an operation, tries it with a pasted key, and runs its samples.
 import { execFile } from 'node:child_process';
-import { createRequire } from 'node:module';
-import { readFileSync } from 'node:fs';
 import { promisify } from 'node:util';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { faultsOf, type Look, LOOKS } from './support/axe.ts';
 import { launchChromium, openPerson, type Person, takePicture } from './support/chromium.ts';
 import { type SharedConsole, useConsole } from './support/console.ts';
 import { isInstalled } from './support/programs.ts';
 import type { TestTenant } from './support/server.ts';
-
-const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** Pages that have all parts: parameters, bodies, variants, no body, no key. */
 const PAGES = ['/docs', '/docs?q=card', '/docs/tokens', '/docs/proxy', '/docs/members', '/docs/health'];
@@ -188,37 +185,9 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     }
   });
 
-  const LOOKS = [
-    ['light', 320],
-    ['light', 1280],
-    ['dark', 320],
-    ['dark', 1280],
-  ] as const;
-  type Look = (typeof LOOKS)[number];
-
-  /** What axe finds on a page as it looks there, and whether it is wider than the window. */
-  const faultsOf = async (path: string, [colorScheme, width]: Look): Promise<string[]> => {
-    const { page } = reader;
-    await page.emulateMedia({ colorScheme });
-    await page.setViewportSize({ width, height: 900 });
-    await page.goto(path);
-    // What is closed is looked at, too.
-    await page.evaluate(
-      "document.querySelectorAll('main details:not([name])').forEach((each) => { each.open = true; })",
-    );
-    await page.evaluate(axe);
-    const violations = await page.evaluate(`axe.run(document, { resultTypes: ['violations'],
-      runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'wcag22aa', 'best-practice'] })
-      .then(({ violations }) => violations.flatMap(({ id, nodes }) => nodes.slice(0, 3).map(({ target }) => id + ': ' + target.join(' '))))`);
-    const isTooWide = await page.evaluate(
-      'document.documentElement.scrollWidth > document.documentElement.clientWidth',
-    );
-    return [...(violations as string[]), ...(isTooWide ? ['too wide'] : [])];
-  };
-
   test.each(LOOKS)('has nothing that axe finds, in %s at %i pixels, and no page is too wide', async (...look) => {
     const found: Record<string, unknown> = {};
-    for (const path of [...PAGES, ...GUIDES]) found[path] = await faultsOf(path, look);
+    for (const path of [...PAGES, ...GUIDES]) found[path] = await faultsOf(reader.page, path, look);
     expect(found).toEqual(Object.fromEntries(Object.keys(found).map((path) => [path, []])));
     expect(reader.faults).toEqual([]);
   });
@@ -232,7 +201,7 @@ describe.skipIf(!isInstalled('chromium'))('the API reference', () => {
     const found: Record<string, unknown> = {};
     // All pages in all looks would take more than a minute: each page has one of the four, and the pages above have all parts.
     for (const [index, path] of paths.filter((each) => !PAGES.includes(each)).entries())
-      found[path] = await faultsOf(path, LOOKS[index % LOOKS.length] as Look);
+      found[path] = await faultsOf(reader.page, path, LOOKS[index % LOOKS.length] as Look);
     expect(found).toEqual(Object.fromEntries(Object.keys(found).map((path) => [path, []])));
   });
 

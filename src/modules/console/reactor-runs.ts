@@ -1,4 +1,5 @@
 // The runs of a reactor in the last 24 hours as bars, with the same as a table, and links to the pages of runs.
+import { HOUR_MS } from '../../platform/base/times.ts';
 import { firstIdAt } from '../../platform/crypto/ids.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { ANY_FAILURE, CHARTED_MAX, countRunsByHour } from '../runs/rows.ts';
@@ -7,7 +8,6 @@ import { addressOf, may } from './shell.ts';
 import type { Visit } from './visit.ts';
 
 const HOURS = 24;
-const HOUR_MS = 3_600_000;
 
 const outcomes = ['success', 'refused', 'failed'] as const;
 
@@ -39,14 +39,14 @@ const bar = (hour: Hour, index: number, most: number): Html => {
 };
 
 const table = (hours: readonly Hour[]): Html =>
-  html`<details><summary>The same as a table</summary><table aria-label="Runs by hour"><thead><tr><th scope="col">From, in UTC</th>${outcomes.map(
+  html`<details><summary>The same as a table</summary><div class="scroll" tabindex="0" role="region" aria-label="Runs by hour"><table class="figures"><thead><tr><th scope="col">From, in UTC</th>${outcomes.map(
     (outcome) => html`<th scope="col">${outcome}</th>`,
   )}</tr></thead><tbody>${hours
     .filter((hour) => sumOf(hour) > 0)
     .map(
       (hour) =>
         html`<tr><th scope="row">${clock(hour)}</th>${outcomes.map((outcome) => html`<td>${hour[outcome].toLocaleString('en')}</td>`)}</tr>`,
-    )}</tbody></table></details>`;
+    )}</tbody></table></div></details>`;
 
 /** Undefined for a role that does not read the log. */
 export const runsCard = async (visit: Visit, reactor_id: string): Promise<Html | undefined> => {

@@ -14,9 +14,11 @@ const NUMBER_DIGITS_MIN = 12;
 /** 12 to 19 digits, with up to three characters between two of them that are neither letters nor digits. */
 const cardLike = /(?<!\d)\d(?:[^\p{L}\d]{0,3}\d){11,18}(?!\d)/gu;
 
+const UUID = String.raw`[\da-f]{8}-[\da-f]{4}-[47][\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}`;
+
 /** Ids and hashes: their digits are random. */
-const randomWords =
-  /\b[\da-f]{8}-[\da-f]{4}-[47][\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}\b|\b(?=\d*[a-f])[\da-f]{32,}\b/gi;
+const randomWords = new RegExp(String.raw`\b${UUID}\b|\b(?=\d*[a-f])[\da-f]{32,}\b`, 'gi');
+const randomId = new RegExp(`^${UUID}$`, 'i');
 
 const FULL_WIDTH = 0xff10 - 0x30;
 
@@ -89,8 +91,6 @@ const countShared = (digits: string, windows: ReadonlySet<string>): number => {
 /** More numbers in one value are decided by the first of the two counts alone, which is the stricter. */
 const EXACT_NUMBERS_MAX = 50;
 
-const uuid = /^[\da-f]{8}-[\da-f]{4}-[47][\da-f]{3}-[89ab][\da-f]{3}-[\da-f]{12}$/i;
-
 const countDigitsIn = (text: string): number => {
   let count = 0;
   for (let at = 0; at < text.length; at += 1) {
@@ -100,9 +100,9 @@ const countDigitsIn = (text: string): number => {
   return count;
 };
 
-/** Digits of the texts, names and numbers of a value, without those of a random id. */
+/** Digits of the texts, names and numbers of a value. */
 const countDigits = (value: Json | undefined): number => {
-  if (typeof value === 'string') return uuid.test(value) ? 0 : countDigitsIn(value);
+  if (typeof value === 'string') return countDigitsIn(value);
   if (typeof value === 'number') return countDigitsIn(String(value));
   if (typeof value !== 'object' || value === null) return 0;
   let count = 0;
@@ -110,6 +110,12 @@ const countDigits = (value: Json | undefined): number => {
     count += (Array.isArray(value) ? 0 : countDigitsIn(name)) + countDigits(each);
   return count;
 };
+
+/** Digits that can be of a card number. */
+const countShown = (shown: readonly (Json | undefined)[]): number =>
+  shown
+    .filter((each) => typeof each !== 'string' || !randomId.test(each))
+    .reduce<number>((sum, each) => sum + countDigits(each), 0);
 
 /**
  * Whether the shown texts tell ten or more digits of a card number in the value. Digits of the number count if they may be shown,
@@ -119,8 +125,7 @@ const countDigits = (value: Json | undefined): number => {
 export const showsNumberByParts = (value: Json, shown: readonly (Json | undefined)[]): boolean => {
   // Most records show four digits: counting them saves 12 us and a tenth of the garbage of a masked read.
   const hasFewNumbers = countDigits(value) <= EXACT_NUMBERS_MAX * NUMBER_DIGITS_MIN;
-  if (hasFewNumbers && shown.reduce<number>((sum, each) => sum + countDigits(each), 0) <= DIGITS_SHOWN_MAX)
-    return false;
+  if (hasFewNumbers && countShown(shown) <= DIGITS_SHOWN_MAX) return false;
   const numbers = new Set(numbersOf(value));
   if (numbers.size === 0) return false;
   const runs = shown.flatMap((each) => [...textsOf(each, true)]).flatMap(runsOf);

@@ -129,6 +129,33 @@ export type ProxyForUse = {
   key_ends_at: Date | undefined;
 };
 
+/** A stored proxy, as far as a bound pins it. */
+export type PinnedProxy = Pick<
+  ProxyForUse,
+  | 'id'
+  | 'destination_url'
+  | 'request_transform'
+  | 'response_transform'
+  | 'configuration'
+  | 'application_id'
+  | 'idempotency_header'
+  | 'amount'
+  | 'cvc'
+>;
+
+/** @param row of the proxy whose route was opened. */
+export const toPinned = (row: { id: string; application_id: string | null }, route: ProxyRoute): PinnedProxy => ({
+  id: row.id,
+  destination_url: route.destination_url,
+  request_transform: route.request_transform,
+  response_transform: route.response_transform,
+  configuration: route.configuration ?? {},
+  application_id: row.application_id ?? undefined,
+  idempotency_header: route.idempotency_header,
+  amount: route.amount,
+  cvc: route.cvc,
+});
+
 export type ProxyFinder = {
   /** The proxy of a key; undefined for an unknown key. Writes no log row: the use of the proxy is logged. */
   findProxyBeforeCaller(key: string): Promise<ProxyForUse | undefined>;
@@ -169,21 +196,13 @@ const loadProxy = async (ctx: LoadContext, key: string): Promise<ProxyForUse | u
   }
   return {
     tenant_id,
-    id,
+    ...toPinned({ id, application_id: row.application_id }, route),
     version,
-    destination_url: route.destination_url,
     require_auth,
     hasExpressions: route.expressions !== 'off',
     timeout_seconds: route.timeout_seconds,
     echo_guard: route.echo_guard,
     tenant_echo_guard: echoModeOf(row.settings['echo_guard']),
-    cvc: route.cvc,
-    amount: route.amount,
-    idempotency_header: route.idempotency_header,
-    request_transform: route.request_transform,
-    response_transform: route.response_transform,
-    configuration: route.configuration ?? {},
-    application_id: row.application_id ?? undefined,
     allowed_hosts: hostsOf(row.allowed_hosts),
     client_certificate: route.client_certificate,
     key_ends_at,
@@ -195,33 +214,6 @@ export const findKeyOfProxy = async (ctx: LoadContext, tenant_id: string, id: st
   const row = await findUsableProxy(ctx.db.for({ tenant_id }), id);
   return row && openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed).key;
 };
-
-/** A stored proxy, as far as a bound pins it. */
-export type PinnedProxy = Pick<
-  ProxyForUse,
-  | 'id'
-  | 'destination_url'
-  | 'request_transform'
-  | 'response_transform'
-  | 'configuration'
-  | 'application_id'
-  | 'idempotency_header'
-  | 'amount'
-  | 'cvc'
->;
-
-/** @param row of the proxy whose route was opened. */
-export const toPinned = (row: { id: string; application_id: string | null }, route: ProxyRoute): PinnedProxy => ({
-  id: row.id,
-  destination_url: route.destination_url,
-  request_transform: route.request_transform,
-  response_transform: route.response_transform,
-  configuration: route.configuration ?? {},
-  application_id: row.application_id ?? undefined,
-  idempotency_header: route.idempotency_header,
-  amount: route.amount,
-  cvc: route.cvc,
-});
 
 /**
  * What a bound pins of a proxy: its destination host and its transforms, what these run with, which may say where they send

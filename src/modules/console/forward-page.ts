@@ -16,14 +16,11 @@ import {
   requestLine,
   stateBadge,
 } from './forward-record.ts';
-import { isolated, optionsOf, shortened } from './list-parts.ts';
+import { isolated, NAMES_OFFERED_MAX, optionsOf, shortened } from './list-parts.ts';
 import { row, tokensCard } from './run-page.ts';
 import { callerLine, type RunNames } from './run-record.ts';
 import { addressOf, badge, consolePage, csrfField, may, notice, shownBlock, time } from './shell.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
-
-/** Proxies through which the form offers to send a request, the newest. */
-const PROXIES_MAX = 100;
 
 /** What each state means. */
 const meanings: Record<string, string> = {
@@ -151,7 +148,7 @@ const showForward = async (visit: Visit, forward: ForwardRecord, refused?: Refus
   const [names, tokens, proxies, replay_id] = await Promise.all([
     findForwardNames(visit, [forward]),
     tokensCard(visit, token_ids, 'It has no token.'),
-    listNames(db, 'proxy', PROXIES_MAX),
+    listNames(db, 'proxy', NAMES_OFFERED_MAX),
     findReplay(db.query, db.tenant_id, id),
   ]);
   const isNew = visit.query('done') === 'replayed';

@@ -16,6 +16,7 @@ import {
   choiceField,
   cursorPager,
   fetchPage,
+  NAMES_OFFERED_MAX,
   type FieldSentences,
   filterChips,
   optionsOf,
@@ -31,9 +32,6 @@ import type { Console, Visit } from './visit.ts';
 const filterNames = ['state', 'proxy_id', 'start_date', 'end_date'] as const;
 
 type Filter = Record<(typeof filterNames)[number], string>;
-
-/** Proxies that the form names, the newest. The page of any other links to its forwards. */
-const PROXIES_MAX = 100;
 
 const CHOICES = [
   ['All', ''],
@@ -76,7 +74,7 @@ const showList = async (visit: Visit) => {
     fetchPage<ForwardRecord>((size) =>
       visit.api({ method: 'GET', url: addressOf('/forwards', { ...filter, start, size: String(size) }) }),
     ),
-    listNames(visit.ctx.db.for(visit.session), 'proxy', PROXIES_MAX),
+    listNames(visit.ctx.db.for(visit.session), 'proxy', NAMES_OFFERED_MAX),
   ]);
   const { page, problems } = listed;
   const names = await findForwardNames(visit, page?.data ?? []);

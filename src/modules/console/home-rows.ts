@@ -43,7 +43,7 @@ export const countWaitingInvitations = async ({ query, tenant_id }: TenantQuery,
   return count;
 };
 
-/** Forwarded requests whose outcome is not known and that nobody has sent again: counted up to this number. */
+/** Forwarded requests with an unknown outcome and without a replay are counted up to this number. */
 const UNKNOWN_MAX = 100;
 
 /** Counts these requests from an id on, and finds the oldest of them. */

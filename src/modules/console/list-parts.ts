@@ -68,6 +68,9 @@ export const rangeFields = (filter: { start_date: string; end_date: string }, pr
   return html`${at('start_date', 'From, in UTC')}\n${at('end_date', 'Before, in UTC')}`;
 };
 
+/** Records of one kind that a form offers by name, the newest. The page of any other record links to what is about it. */
+export const NAMES_OFFERED_MAX = 100;
+
 export const optionsOf = (
   options: readonly (readonly [value: string, text: HtmlValue])[],
   chosen: string,

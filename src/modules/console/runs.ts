@@ -7,6 +7,7 @@ import {
   choiceField,
   cursorPager,
   fetchPage,
+  NAMES_OFFERED_MAX,
   type FieldSentences,
   filterChips,
   optionsOf,
@@ -35,9 +36,6 @@ import type { Console, Visit } from './visit.ts';
 const filterNames = ['outcome', 'kind', 'resource_id', 'start_date', 'end_date'] as const;
 
 type Filter = Record<(typeof filterNames)[number], string>;
-
-/** Resources of each kind that the form names, the newest first. The page of any other links to its runs. */
-const RESOURCES_MAX = 100;
 
 const kindWords: Record<string, string> = { reactor: 'Reactor', proxy: 'Proxy', transform: 'Transform' };
 
@@ -107,8 +105,8 @@ const showList = async (visit: Visit) => {
     fetchPage<Run>((size) =>
       visit.api({ method: 'GET', url: addressOf('/runs', { ...filter, start, size: String(size) }) }),
     ),
-    listNames(db, 'reactor', RESOURCES_MAX),
-    listNames(db, 'proxy', RESOURCES_MAX),
+    listNames(db, 'reactor', NAMES_OFFERED_MAX),
+    listNames(db, 'proxy', NAMES_OFFERED_MAX),
   ]);
   const { page, problems } = listed;
   // A chosen resource has its name also where no run of it is found. What is no UUID is an error of the filter.

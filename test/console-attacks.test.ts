@@ -263,7 +263,7 @@ describe('a member of another tenant', () => {
     const fields = { sure: 'yes', number: '1', name: 'x', role: 'AUDITOR', child_id: hostile.ids.tokens, do: 'save' };
     for (const url of forms.filter((each) => each.includes(':id'))) {
       const { status, text } = await plain.member.post(pathOf(url, hostile.ids), fields);
-      // 400 where the form itself is not whole, whoever sends it.
+      // 400 if the form itself is not whole, for any role.
       expect([url, [303, 400, 404].includes(status), text.includes('onerror')]).toEqual([url, true, false]);
     }
     expect(await stateOf(hostile.tenant)).toEqual(before);

@@ -7,7 +7,7 @@ import { Webhook } from 'standardwebhooks';
 export type Payments = { id: string; key: string; processorKey: string };
 type Order = { id: string; amount: number; currency: string };
 
-/** For the page where the card is typed once. Nobody reads its number afterwards, and it leaves the vault through this proxy alone. */
+/** For the page where the card is typed once. No key reads its number afterwards, and it leaves the vault through this proxy alone. */
 export const createCardSession = (vault: Strongroom, { id }: Payments, origin: string) =>
   vault.sessions.create({ types: ['card'], allowed_origins: [origin], bound_to: { proxies: [id] } });
 

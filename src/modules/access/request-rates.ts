@@ -30,7 +30,7 @@ export type RequestRates = {
 
 /**
  * Finds the rate that a caller takes from. The sessions of an application have one together, as high as its own and apart from
- * it: whoever opens the tenant's page has a key of a session, and must not use up the requests of the tenant's servers.
+ * it: each visitor of the tenant's page has a key of a session, and must not use up the requests of the tenant's servers.
  */
 const findRateId = ({ actor_id, publicAccess }: Pick<Caller, 'actor_id' | 'publicAccess'>): string => {
   const creator = publicAccess?.session?.created_by;

@@ -118,10 +118,9 @@ export const createLoopBudgets = (
   };
 
   /**
-   * The share of the loop. Tenants divide the whole. Those in debt have, of what is idle, the part of the others too: a busy tenant
-   * beside many that ask little would else have a small share of an idle loop. Two thirds of the loop are the most that one gets so
-   * beside one other. Clients without a secret key do not reduce it: those of one tenant together
-   * have what one more tenant would have, and divide that by their addresses.
+   * The share of the loop. Tenants divide the whole. Tenants in debt divide the idle part too: a busy tenant beside many that ask
+   * little would else wait while the loop is idle. Clients without a secret key do not reduce these shares: the clients of one tenant
+   * have together what one more tenant would have, and divide that by their addresses.
    */
   const shareOf = (account: Account): number => {
     const ofTenant = 1 / Math.max(1, tenants);

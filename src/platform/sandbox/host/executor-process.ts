@@ -20,7 +20,7 @@ const UNREAD_BYTES_MAX = 64 * 1024 * 1024;
 const UNREAD_BYTES_ENOUGH = 8 * 1024 * 1024;
 /** A wrapper ends by itself after its program. After this time it is killed, which ends all its children. */
 const WRAPPER_MS_MAX = 100;
-/** So long is read what an executor had sent before it ended by itself: its tenant may have to rest meanwhile. */
+/** Time to read what an executor had sent before it ended by itself. Its tenant may have to rest meanwhile. */
 const LAST_READ_MS_MAX = 2_000;
 /** When memory runs out, the kernel kills executors before the server and the database. From -1000 to 1000. */
 const OOM_SCORE = '500';
@@ -40,7 +40,7 @@ export type ExecutorSize = {
 };
 
 export type Executor = {
-  /** Resolves when the process has ended, and what it had sent is read. Of one that was killed nothing more is read. */
+  /** Resolves when the process has ended, and what it had sent is read. After a kill, nothing more is read. */
   readonly ended: Promise<Ending>;
   readonly pid: number;
   send(frame: Buffer): void;
@@ -226,6 +226,7 @@ export const startExecutor = async ({
         await Promise.race([once(socket, 'drain').catch(() => undefined), ended]);
     },
     kill: () => {
+      // Ends the reading of what it had sent.
       if (isEnded) return void socket.destroy();
       isKilled = true;
       // In a wrapper the program is killed first, so that the wrapper reaps it.

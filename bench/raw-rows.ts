@@ -25,7 +25,11 @@ const row = (log_id: string): NewToken => ({
 });
 
 /** What the log row has; the first token of a `log_id` carries it. */
-const created: NewTokenLog = { actor_type: 'application', message: 'Token created' };
+const created: NewTokenLog & { log_mac: string } = {
+  actor_type: 'application',
+  message: 'Token created',
+  log_mac: randomUUID(),
+};
 
 const until = Date.now() + Number(secondsText) * 1000;
 let rows = 0;

@@ -378,6 +378,88 @@ applications:
     expect((await run(['apply', file(bound(amount, currency)), '--plan'])).out).toContain('To change: 1.');
 });
 
+const bounded = (use = 'max_uses: 3') => `version: 1
+applications:
+  - name: Shop
+    rules:
+      - description: charges
+        priority: 1
+        container: /pci/
+        transform: reveal
+        permissions: [token:use]
+        bound_to: { proxies: [Charges], reactors: [Last digits], ${use} }
+      - { description: rest, priority: 2, container: /, transform: mask, permissions: [token:read] }
+reactors:
+  - { name: Last digits, code: "module.exports = async () => ({ raw: 1 })", application: Shop }
+proxies:
+  - name: Charges
+    destination_url: https://api.example.com/v1
+    application: Shop
+    request_transform: { code: "module.exports = async ({ args }) => args" }
+`;
+
+describe('names in bounds of rules', () => {
+  test('a rule and a proxy of one file may name each other, and a pulled file has names', async () => {
+    const plan = await run(['apply', write(bounded()), '--plan']);
+    expect(plan.out).toContain(
+      'only through the proxies Charges, only in the reactors Last digits, at most 3 times each',
+    );
+    const made = await run(['apply', 'vault.yaml']);
+    expect([made.code, made.err]).toEqual([0, expect.stringContaining('has no key yet')]);
+    expect(made.out.match(/^(?:Made|Changed) .*/gm)).toEqual([
+      'Made the application "Shop".',
+      'Made the reactor "Last digits".',
+      'Made the proxy "Charges".',
+    ]);
+    expect(await run(['apply', 'vault.yaml'])).toEqual({ code: 0, out: NOTHING, err: '' });
+    const proxy = (await api('GET', '/proxies')).body.data[0];
+    const { rules } = (await api('GET', '/applications?name=Shop')).body.data[0];
+    expect(rules[0].bound_to).toMatchObject({ proxies: [proxy.id], max_uses: 3 });
+    expect((await run(['apply', write(bounded().replace('[Charges]', `[${proxy.id}]`))])).out).toBe(NOTHING);
+
+    const pulled = (await run(['config', 'pull'])).out;
+    expect(pulled).not.toContain(proxy.id);
+    write(pulled, 'pulled.yaml');
+    expect((await run(['apply', 'pulled.yaml', '--plan', '--prune'])).out).toBe(NOTHING);
+    const there = { env: { STRONGROOM_API_KEY: (await server.newTenant()).api_key } };
+    expect((await run(['apply', 'pulled.yaml'], there)).code).toBe(0);
+    expect((await run(['apply', 'pulled.yaml'], there)).out).toBe(NOTHING);
+  });
+
+  test('a rule that names what is not made yet refuses every use', async () => {
+    const broken = bounded().replace('https://api.example.com/v1', 'https://127.0.0.1/v1');
+    expect((await run(['apply', write(broken)])).code).not.toBe(0);
+    const { rules } = (await api('GET', '/applications?name=Shop')).body.data[0];
+    expect(rules.map((rule: any) => rule.bound_to)).toEqual([{ until: '1970-01-01T00:00:00.000Z' }, undefined]);
+    expect((await run(['apply', write(bounded())])).code).toBe(0);
+    expect((await run(['apply', 'vault.yaml'])).out).toBe(NOTHING);
+  });
+
+  test('a wrong name has its line, and the nearest one', async () => {
+    const { code: exit, err } = await run(['apply', write(bounded().replace('[Charges]', '[Charge]'))]);
+    expect([exit, err]).toEqual([
+      3,
+      'vault.yaml:10:31: There is no proxy with the name "Charge". Did you mean "Charges"?\n',
+    ]);
+    expect((await api('GET', '/applications')).body.data).toHaveLength(1);
+  });
+
+  test('a narrower bound is no widening, a wider one is', async () => {
+    await json(['apply', write(bounded())]);
+    const widens = async (file: string) => {
+      const [{ widens: found }] = await json(['apply', write(file), '--plan']);
+      return found.length;
+    };
+    expect(await widens(bounded('max_uses: 2'))).toBe(0);
+    expect(await widens(bounded('max_uses: 3, places: [body]'))).toBe(0);
+    expect(await widens(bounded().replace(', reactors: [Last digits]', ''))).toBe(0);
+    expect(await widens(bounded('max_uses: 4'))).toBe(1);
+    expect(await widens(bounded('places: [body]'))).toBe(1);
+    expect(await widens(bounded().replace('proxies: [Charges], ', ''))).toBe(0);
+    expect(await widens(bounded().replace('proxies: [Charges]', 'hosts: [api.example.com]'))).toBe(1);
+  });
+});
+
 test('other code that has permissions stands under what widens access', async () => {
   await applyWhole();
   write(code.replace('shop', 'Shop'), 'charge.js');

@@ -36,10 +36,14 @@ const compact = (value: Value): Value => {
   );
 };
 
-/** Lists are sets, whose names have no case; a time and a currency have several spellings. */
+/** Lists are sets. Hosts and places have no case, names of records have; a time and a currency have several spellings. */
 const boundForm = (value: Value): Value => {
   const { until, allowance, ...rest } = value as Attributes;
-  const others = Object.entries(rest).map(([name, each]) => [name, Array.isArray(each) ? lowerTexts(each) : each]);
+  const formOf = (name: string, each: Value): Value => {
+    if (!Array.isArray(each)) return each;
+    return name === 'proxies' || name === 'reactors' ? texts(each) : lowerTexts(each);
+  };
+  const others = Object.entries(rest).map(([name, each]) => [name, formOf(name, each)]);
   const { currency, ...limits } = (allowance ?? {}) as Attributes;
   return {
     ...(Object.fromEntries(others) as Attributes),

@@ -1,6 +1,7 @@
 // Makes the changes of a plan, one request each, in an order in which every record finds those that it refers to.
 import type { Strongroom } from '@strongroom/node';
 import { CliError, describeFailure } from '../exit-codes.ts';
+import { boundNamesOf, withBoundNames, withClosedBounds } from './bound-names.ts';
 import type { Value } from './check.ts';
 import type { Attributes, Plan, Step } from './plan.ts';
 import type { Kind } from './shapes.ts';
@@ -26,6 +27,10 @@ const reference = (ids: Ids, kind: 'application' | 'formula', attributes: Attrib
   return { [kind]: name === null ? null : { id: ids.find(kind, name) } };
 };
 
+/** Attributes of an application as a request has them: ids stand where the file has names. */
+const withIds = (ids: Ids, attributes: Attributes): Attributes =>
+  withBoundNames(attributes, (kind, name) => ids.find(kind, name) ?? name);
+
 /** A merge patch keeps what it does not name: values that go are named with null. */
 const configurationPatch = ({ current, changed }: Step): object => {
   if (changed['configuration'] === undefined) return {};
@@ -40,7 +45,7 @@ const make = async (vault: Strongroom, ids: Ids, { kind, changed }: Step): Promi
   const body: any = { ...changed, ...reference(ids, 'application', changed), ...reference(ids, 'formula', changed) };
   switch (kind) {
     case 'application':
-      return (await vault.applications.create({ ...body, create_key: false })).id;
+      return (await vault.applications.create({ ...withIds(ids, body), create_key: false } as any)).id;
     case 'formula':
       return (await vault.reactorFormulas.create({ ...body, type: 'private' })).id;
     case 'reactor':
@@ -56,15 +61,14 @@ const make = async (vault: Strongroom, ids: Ids, { kind, changed }: Step): Promi
 const change = async (
   vault: Strongroom,
   ids: Ids,
-  step: Step & { current: NonNullable<Step['current']> },
+  step: Step & { id: string; attributes: Attributes },
 ): Promise<void> => {
-  const { kind, current, changed } = step;
-  const { id, attributes } = current;
+  const { kind, id, attributes, changed } = step;
   const patch: any = { ...changed, ...reference(ids, 'application', changed), ...configurationPatch(step) };
   switch (kind) {
     case 'application': {
       const { type: _, ...whole } = { ...attributes, ...changed } as any;
-      await vault.applications.update(id, whole);
+      await vault.applications.update(id, withIds(ids, whole) as any);
       return;
     }
     case 'formula':
@@ -103,6 +107,35 @@ const remove = (vault: Strongroom, kind: Kind, id: string): Promise<unknown> => 
 };
 
 /**
+ * The steps in an order in which each finds what it names. An application and a proxy may name each other: then the application is made
+ * first, with rules that refuse every use until the proxy is there, and gets its rules whole afterwards.
+ */
+const orderSteps = (steps: readonly Step[], ownId: string): Step[] => {
+  const isNaming = ({ kind, changed, current }: Step): boolean =>
+    kind === 'application' &&
+    current?.id !== ownId &&
+    boundNamesOf(changed).some((named) => steps.some((step) => step.kind === named.kind && step.name === named.name));
+  const naming = steps.filter(isNaming);
+  const early = steps.flatMap((step): Step[] => {
+    if (!naming.includes(step)) return [step];
+    return step.action === 'make' ? [{ ...step, changed: withClosedBounds(step.changed) }] : [];
+  });
+  const end = early.findLastIndex(
+    ({ action, kind }) => action !== 'remove' && (kind === 'reactor' || kind === 'proxy'),
+  );
+  return early.toSpliced(end + 1, 0, ...naming.map((step): Step => ({ ...step, action: 'change' })));
+};
+
+const performStep = async (vault: Strongroom, ids: Ids, step: Step): Promise<void> => {
+  const { action, kind, name, current } = step;
+  if (action === 'make') return ids.add(kind, name, await make(vault, ids, step));
+  // Without a state of before, it is an application that this plan has made.
+  const id = current?.id ?? (ids.find(kind, name) as string);
+  if (action === 'change') return change(vault, ids, { ...step, id, attributes: current?.attributes ?? {} });
+  await remove(vault, kind, id);
+};
+
+/**
  * @param onDone is told of each step that is done.
  * @throws CliError that says how far it came: what is done stays, and the same file can be applied again.
  */
@@ -113,20 +146,20 @@ export const performPlan = async (
   onDone: (step: Step) => void,
 ): Promise<void> => {
   const ids = createIds(state);
-  for (const [at, step] of plan.steps.entries()) {
+  const steps = orderSteps(plan.steps, state.ownId);
+  for (const [at, step] of steps.entries()) {
     const { action, kind, name, current } = step;
     try {
-      if (action === 'make') ids.add(kind, name, await make(vault, ids, step));
-      else if (current && action === 'change') await change(vault, ids, { ...step, current });
-      else if (current) await remove(vault, kind, current.id);
+      await performStep(vault, ids, step);
     } catch (error) {
       const { line, exitCode } = describeFailure(error);
       const done =
         at === 0
           ? 'Nothing was changed.'
-          : `${at} of ${plan.steps.length} steps are done; apply the file again for the rest.`;
-      throw new CliError(`To ${action} the ${kind} ${JSON.stringify(name)} failed: ${line} ${done}`, exitCode);
+          : `${at} of ${steps.length} steps are done; apply the file again for the rest.`;
+      const end = /[.?!]$/.test(line) ? '' : '.';
+      throw new CliError(`To ${action} the ${kind} ${JSON.stringify(name)} failed: ${line}${end} ${done}`, exitCode);
     }
-    onDone(step);
+    if (action !== 'change' || current !== undefined) onDone(step);
   }
 };

@@ -3,9 +3,10 @@ import { createHash } from 'node:crypto';
 import { nearestName } from '../../../../src/platform/base/unknown-names.ts';
 import { CliError } from '../exit-codes.ts';
 import type { Value } from './check.ts';
+import { type BoundName, boundNamesOf, withBoundNames } from './bound-names.ts';
 import { isSame } from './compare.ts';
 import type { Kind } from './shapes.ts';
-import { type Current, orderOf, stampOf, type State } from './state.ts';
+import { type Current, nameOf, orderOf, stampOf, type State } from './state.ts';
 import { type Entry, fileError, type VaultFile } from './vault-file.ts';
 import { widensOf } from './widens.ts';
 
@@ -33,6 +34,10 @@ export type Plan = {
 
 const isNamed = (kind: Kind, name: string) => (record: Current) => record.kind === kind && record.name === name;
 
+/** An id in the place of a name, as the API has it. */
+const isWithId = (kind: Kind, id: string) => (record: Current) =>
+  record.kind === kind && record.id === id.toLowerCase();
+
 /** @throws CliError where two records of the vault have the name. */
 const findCurrent = (state: State, kind: Kind, name: string): Current | undefined => {
   if (kind === 'tenant') return state.records.find((record) => record.kind === 'tenant');
@@ -44,33 +49,34 @@ const findCurrent = (state: State, kind: Kind, name: string): Current | undefine
   return found[0];
 };
 
-/** Each reference of an entry, with the kind that it names. */
-const REFERENCES: readonly [attribute: string, kind: Kind][] = [
-  ['application', 'application'],
-  ['formula', 'formula'],
-];
+/** Each record that an entry names, and where. */
+const referencesOf = ({ kind, attributes }: Entry): BoundName[] => {
+  if (kind === 'application') return boundNamesOf(attributes);
+  if (kind !== 'reactor' && kind !== 'proxy') return [];
+  return (['application', 'formula'] as const).flatMap((attribute): BoundName[] => {
+    const name = attributes[attribute];
+    return typeof name === 'string' ? [{ kind: attribute, name, path: [attribute] }] : [];
+  });
+};
 
 const checkReferences = (file: VaultFile, state: State, entry: Entry): void => {
-  if (entry.kind !== 'reactor' && entry.kind !== 'proxy') return;
-  for (const [attribute, kind] of REFERENCES) {
-    const name = entry.attributes[attribute];
-    if (typeof name !== 'string') continue;
+  for (const { kind, name, path } of referencesOf(entry)) {
     const inFile = file.entries.some((each) => each.kind === kind && each.name === name);
-    const found = state.records.filter(isNamed(kind, name));
+    const found = state.records.filter((record) => isNamed(kind, name)(record) || isWithId(kind, name)(record));
     if (found.length > 1)
-      throw fileError(file, entry, attribute, `The vault has ${found.length} of the kind ${kind} with this name.`);
+      throw fileError(file, entry, path, `The vault has ${found.length} of the kind ${kind} with this name.`);
     if (inFile || found.length === 1) continue;
     const names = [...file.entries, ...state.records].filter((each) => each.kind === kind).map((each) => each.name);
     const nearest = nearestName(name, names);
     const hint = nearest === undefined ? '' : ` Did you mean ${JSON.stringify(nearest)}?`;
-    throw fileError(file, entry, attribute, `There is no ${kind} with the name ${JSON.stringify(name)}.${hint}`);
+    throw fileError(file, entry, path, `There is no ${kind} with the name ${JSON.stringify(name)}.${hint}`);
   }
 };
 
 /** @throws CliError for a change that no request can make. */
 const checkChange = (file: VaultFile, entry: Entry, current: Current, changed: Attributes): void => {
   if (entry.kind === 'application' && changed['type'] !== undefined)
-    throw fileError(file, entry, 'type', 'The type of an application cannot change: give it another name.');
+    throw fileError(file, entry, ['type'], 'The type of an application cannot change: give it another name.');
   const isOtherFormula = entry.kind === 'reactor' && changed['formula'] !== undefined;
   const isOwnCode =
     entry.kind === 'reactor' && changed['code'] !== undefined && current.attributes['code'] === undefined;
@@ -78,7 +84,7 @@ const checkChange = (file: VaultFile, entry: Entry, current: Current, changed: A
     throw fileError(
       file,
       entry,
-      isOwnCode ? 'code' : 'formula',
+      [isOwnCode ? 'code' : 'formula'],
       'The formula of a reactor cannot change: give it another name.',
     );
 };
@@ -89,9 +95,9 @@ const settingsChange = (given: Attributes, before: Attributes): Attributes | und
   return changed.length === 0 ? undefined : Object.fromEntries(changed);
 };
 
-const changesOf = (entry: Entry, current: Current): Attributes =>
+const changesOf = (given: Attributes, current: Current): Attributes =>
   Object.fromEntries(
-    Object.entries(entry.attributes).flatMap(([attribute, value]): [string, Value][] => {
+    Object.entries(given).flatMap(([attribute, value]): [string, Value][] => {
       const before = current.attributes[attribute];
       if (attribute === 'settings') {
         const changed = settingsChange((value ?? {}) as Attributes, (before ?? {}) as Attributes);
@@ -107,7 +113,7 @@ const isEmptyList = (value: Value | undefined): boolean => !Array.isArray(value)
 const checkMade = (file: VaultFile, entry: Entry): void => {
   const { kind, attributes } = entry;
   const fail = (text: string): never => {
-    throw fileError(file, entry, 'name', text);
+    throw fileError(file, entry, ['name'], text);
   };
   const has = (name: string): boolean => attributes[name] !== undefined && attributes[name] !== null;
   if (kind === 'application' && isEmptyList(attributes['permissions']) && isEmptyList(attributes['rules']))
@@ -119,15 +125,16 @@ const checkMade = (file: VaultFile, entry: Entry): void => {
 };
 
 const stepFor = (file: VaultFile, state: State, entry: Entry): Step | undefined => {
-  const { kind, name, attributes } = entry;
+  const { kind, name } = entry;
   checkReferences(file, state, entry);
+  const attributes = withBoundNames(entry.attributes, (ofKind, id) => nameOf(state, ofKind, id));
   const current = findCurrent(state, kind, name);
   if (current === undefined) {
     checkMade(file, entry);
     const made = { action: 'make' as const, kind, name, changed: attributes };
     return { ...made, widens: widensOf(made) };
   }
-  const changed = changesOf(entry, current);
+  const changed = changesOf(attributes, current);
   if (Object.keys(changed).length === 0) return undefined;
   checkChange(file, entry, current, changed);
   const step = { action: 'change' as const, kind, name: kind === 'tenant' ? current.name : name, current, changed };

@@ -2,7 +2,9 @@
 import type { Strongroom } from '@strongroom/node';
 import { isStrongroomError } from '../exit-codes.ts';
 import { cleanText } from '../io.ts';
+import { type BoundName, boundNamesOf, withBoundNames } from './bound-names.ts';
 import type { Plan, Step } from './plan.ts';
+import { idOf, type State } from './state.ts';
 
 /** A week has each kind of day. */
 const DAYS = 7;
@@ -23,11 +25,17 @@ const changesRights = ({ action, kind, changed }: Step): boolean =>
   action === 'change' && kind === 'application' && RIGHTS.some((name) => changed[name] !== undefined);
 
 /** Asks the vault, which changes nothing. A key without `access:read` gets the sentence of the vault. */
-export const tryRights = async (vault: Strongroom, { steps }: Plan): Promise<Trial[]> => {
+export const tryRights = async (vault: Strongroom, { steps }: Plan, state: State): Promise<Trial[]> => {
   const trials: Trial[] = [];
   for (const { name, current, changed } of steps.filter(changesRights)) {
+    const isMade = ({ kind, name: named }: BoundName): boolean => idOf(state, kind, named) !== undefined;
+    if (!boundNamesOf(changed).every(isMade)) {
+      trials.push({ name, problem: 'a rule names what is not made yet.' });
+      continue;
+    }
+    const given = withBoundNames(changed, (kind, named) => idOf(state, kind, named) ?? named);
     const rights = Object.fromEntries(
-      RIGHTS.flatMap((each) => (changed[each] === undefined ? [] : [[each, changed[each]]])),
+      RIGHTS.flatMap((each) => (given[each] === undefined ? [] : [[each, given[each]]])),
     );
     try {
       const asked = { application_id: current?.id as string, ...rights, days: DAYS };

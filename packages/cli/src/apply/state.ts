@@ -1,6 +1,7 @@
 // Reads what a vault has, in the form in which files say it: names in place of ids, and only what files can hold.
 import type { Strongroom } from '@strongroom/node';
 import { readAll } from '../find.ts';
+import { withBoundNames } from './bound-names.ts';
 import type { Value } from './check.ts';
 import { attributesOf, type Kind, KINDS } from './shapes.ts';
 
@@ -57,6 +58,17 @@ const neededKinds = (kinds: ReadonlySet<Kind>): Set<Kind> => {
   return needed;
 };
 
+/** The name of the record with an id, where no other of its kind has it; otherwise the id, as it was given. */
+export const nameOf = ({ records }: Pick<State, 'records'>, kind: Kind, id: string): string => {
+  const name = records.find((record) => record.kind === kind && record.id === id.toLowerCase())?.name;
+  const isUnique = records.filter((record) => record.kind === kind && record.name === name).length === 1;
+  return name !== undefined && isUnique ? name : id;
+};
+
+/** The id of the record that a name, or an id in its place, stands for. */
+export const idOf = ({ records }: Pick<State, 'records'>, kind: Kind, name: string): string | undefined =>
+  records.find((record) => record.kind === kind && (record.name === name || record.id === name.toLowerCase()))?.id;
+
 /** @throws StrongroomError where the key may not read one of the kinds. */
 export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Promise<State> => {
   const needed = neededKinds(kinds);
@@ -91,6 +103,9 @@ export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Pr
     const tenant = await vault.tenant.get();
     records.push(make('tenant', tenant, { name: tenant.name, settings: tenant.settings }));
   }
+  for (const record of records)
+    if (record.kind === 'application')
+      record.attributes = withBoundNames(record.attributes, (kind, id) => nameOf({ records }, kind, id));
   return { tenantId: own.tenant_id, records, ownId: own.id };
 };
 

@@ -6,6 +6,7 @@ import { isMap, isSeq, type Node } from 'yaml';
 import { CliError, EXIT } from '../exit-codes.ts';
 import { readText } from '../input.ts';
 import type { Io } from '../io.ts';
+import { boundNamesOf } from './bound-names.ts';
 import { checkNode, type Value } from './check.ts';
 import { type Fault, faultsError, readYaml, type YamlFile } from './read-yaml.ts';
 import { fileShape, type Kind, KINDS, SECTIONS } from './shapes.ts';
@@ -17,8 +18,8 @@ export type Entry = {
   kind: Kind;
   name: string;
   attributes: Attributes;
-  /** Line and column of the record, or of one of its attributes, in the file. */
-  placeOf(attribute?: string): { line: number; column: number };
+  /** Line and column of the record, or of what a path in it leads to, as far as the file has it. */
+  placeOf(...path: (string | number)[]): { line: number; column: number };
 };
 
 export type VaultFile = {
@@ -26,6 +27,8 @@ export type VaultFile = {
   entries: Entry[];
   /** The kinds whose section is in the file. */
   kinds: Set<Kind>;
+  /** These, and the kinds that bounds of rules name. */
+  read: Set<Kind>;
   /** Digest of the texts of the file and its code, without values of variables. */
   digest: string;
 };
@@ -48,7 +51,15 @@ const toEntries = (yaml: YamlFile, value: Record<string, Value>): Entry[] => {
     kind,
     name: String(attributes['name'] ?? ''),
     attributes,
-    placeOf: (attribute) => yaml.placeOf((attribute === undefined ? undefined : childOf(node, attribute)?.key) ?? node),
+    placeOf: (...path) => {
+      let [place, inner]: [Node | undefined, Node | undefined] = [node, node];
+      for (const name of path) {
+        const child = childOf(inner, name);
+        if (!child) break;
+        [place, inner] = [child.key, child.value];
+      }
+      return yaml.placeOf(place);
+    },
   });
   const { tenant } = value;
   return [
@@ -133,7 +144,7 @@ const withEnvironment = (io: Io, entry: Entry, found: Found): void => {
     const text = io.env[variable];
     if (text !== undefined && text !== '') return [name, text];
     found.faults.push({
-      ...entry.placeOf('configuration'),
+      ...entry.placeOf('configuration', name),
       text: `configuration.${name} needs the variable ${variable}, which is not set.`,
     });
     return [name, ''];
@@ -186,16 +197,21 @@ export const readVaultFile = async (io: Io, path: string): Promise<VaultFile> =>
   }
   if (found.faults.length > 0) throw faultsError(path, found.faults);
   const named = Object.keys(value as object);
+  const kinds = [
+    ...KINDS.filter((kind) => named.includes(SECTIONS[kind])),
+    ...(named.includes('tenant') ? (['tenant'] as const) : []),
+  ];
+  const bound = entries.flatMap(({ kind, attributes }) => (kind === 'application' ? boundNamesOf(attributes) : []));
   return {
     path,
     entries,
-    kinds: new Set<Kind>([
-      ...KINDS.filter((kind) => named.includes(SECTIONS[kind])),
-      ...(named.includes('tenant') ? (['tenant'] as const) : []),
-    ]),
+    kinds: new Set<Kind>(kinds),
+    read: new Set<Kind>([...kinds, ...bound.map(({ kind }) => kind)]),
     digest: createHash('sha256').update(JSON.stringify(found.texts)).digest('hex'),
   };
 };
 
-export const fileError = (file: VaultFile, entry: Entry, attribute: string, text: string): CliError =>
-  new CliError(`${file.path}:${entry.placeOf(attribute).line}:${entry.placeOf(attribute).column}: ${text}`, EXIT.file);
+export const fileError = (file: VaultFile, entry: Entry, path: (string | number)[], text: string): CliError => {
+  const { line, column } = entry.placeOf(...path);
+  return new CliError(`${file.path}:${line}:${column}: ${text}`, EXIT.file);
+};

@@ -44,9 +44,40 @@ const limitWidens = (noun: string, before: Value | undefined, after: Value | und
   return [`may now get ${now === Infinity ? `${noun} without a limit` : `${now} ${noun}`}, before ${old}`];
 };
 
+/** Attributes of a bound that say where values may go. */
+const DESTINATIONS = ['hosts', 'proxies', 'reactors'];
+
+/** Whether a bound allows no use that another one refuses. In doubt it does. */
+const isNarrower = (inner: Attributes, outer: Attributes): boolean => {
+  const isDestined = DESTINATIONS.some((name) => outer[name] !== undefined);
+  const goesElsewhere = DESTINATIONS.some((name) => inner[name] !== undefined && outer[name] === undefined);
+  const staysOpen = DESTINATIONS.every((name) => inner[name] === undefined);
+  if (isDestined && (goesElsewhere || staysOpen)) return false;
+  return Object.entries(outer).every(([name, limit]) => {
+    const given = inner[name];
+    if (given === undefined) return name === 'reactors' || (name === 'proxies' && outer['hosts'] === undefined);
+    if (Array.isArray(limit)) return (asTexts(given) ?? []).every((each) => limit.includes(each));
+    return name === 'allowance' ? isSame(name, given, limit) : (given as number | string) <= (limit as number | string);
+  });
+};
+
+/** New rules, in which a bound that only narrows is the bound of before: it gives nothing. */
+const withoutNarrowing = (before: Value, after: Value): Value => {
+  const sameRule = (rule: Value): string => {
+    const { container, conditions, transform, permissions } = rule as Attributes;
+    return JSON.stringify([container, conditions, transform, permissions]);
+  };
+  return (after as Attributes[]).map((rule) => {
+    const old = (before as Attributes[]).find((each) => sameRule(each) === sameRule(rule));
+    const [inner, outer] = [rule['bound_to'], old?.['bound_to']] as (Attributes | undefined)[];
+    return inner && outer && isNarrower(inner, outer) ? { ...rule, bound_to: outer } : rule;
+  });
+};
+
 const applicationWidens = (before: Attributes | undefined, after: Attributes): string[] => {
   const old = before === undefined ? [] : sentencesOf(before);
-  const gained = sentencesOf(after).filter(
+  const rules = withoutNarrowing(canonical('rules', before?.['rules']), canonical('rules', after['rules']));
+  const gained = sentencesOf({ ...after, rules }).filter(
     (sentence) => !old.includes(sentence) && !old.includes(sentence.replace('the masks of', 'the values of')),
   );
   const may = gained.map((sentence) => `may now ${sentence}`);

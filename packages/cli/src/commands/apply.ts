@@ -54,7 +54,7 @@ const prepare = async (io: Io, vault: Strongroom, path: string, prune: boolean):
     import('../apply/plan.ts'),
   ]);
   const file = await readVaultFile(io, path);
-  const state = await readState(vault, file.kinds);
+  const state = await readState(vault, file.read);
   return { file, state, plan: makePlan(file, state, { prune }), prune };
 };
 
@@ -98,7 +98,7 @@ const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOp
   if (kept && kept.digest !== prepared.plan.digest) throw drift('The vault, or the file,');
   const { planLines, planRecord } = await import('../apply/show-plan.ts');
   const { trialLines, tryRights } = await import('../apply/simulate.ts');
-  const trials = isPlan ? await tryRights(vault, prepared.plan) : [];
+  const trials = isPlan ? await tryRights(vault, prepared.plan, prepared.state) : [];
   if (io.json) io.show({ ...planRecord(prepared.plan), ...(isPlan && { tried: trials }) });
   else [...planLines(prepared.plan), ...trialLines(trials)].forEach((line) => io.print(line));
   if (isPlan) return out === undefined ? undefined : keepPlan(io, out, path, prepared);

@@ -88,6 +88,11 @@ const get = (id: string, options?: Step['options']): Step => ({
 });
 const detokenize = (body: unknown): Step => ({ call: 'tokens.detokenize', args: [body] });
 const proxied = (path: string, init: object): Step => ({ call: 'proxy.fetch', args: [`$destination${path}`, init] });
+/** Done once, whatever happens on the way. */
+const charge = (path: string, idempotencyKey: string): Step => ({
+  ...proxied(path, { method: 'POST', json: { amount: 1 } }),
+  options: { idempotencyKey },
+});
 
 const answers: Behaviour[] = [
   {
@@ -642,6 +647,39 @@ const expressions: Behaviour[] = [
     steps: [proxied('/charges', { method: 'POST', json: { amount: 1 } })],
     error: { code: 'connection_failed', attempts: 1 },
     requests: 1,
+  },
+  {
+    name: 'a proxied request with an idempotency key is repeated, and reaches its destination once',
+    faults: [problem(503, 'unavailable'), { do: 'reset_after' }, problem(409, 'idempotency_in_progress')],
+    steps: [charge('/counted/$run', 'order-$run'), proxied('/count/$run', { method: 'GET' })],
+    value: { status: 200, text: 'received: 1' },
+    requests: 5,
+  },
+  {
+    name: 'a proxied request whose outcome is not known says so, and is not sent again',
+    steps: [charge('/breaks', 'order-$run')],
+    error: { code: 'outcome_unknown', status: 409, attempts: 2 },
+    requests: 2,
+    same: true,
+  },
+  {
+    name: 'a proxied DELETE that finds nothing at its second attempt has not succeeded',
+    faults: [{ do: 'reset_after' }, problem(404, 'not_found')],
+    steps: [
+      {
+        call: 'proxy.fetch',
+        args: ['$destination/x', { method: 'DELETE' }],
+        options: { idempotencyKey: 'order-$run' },
+      },
+    ],
+    error: { code: 'not_found', status: 404, attempts: 2 },
+    requests: 2,
+  },
+  {
+    name: 'a proxied GET has no idempotency key, and nothing is sent',
+    steps: [{ call: 'proxy.fetch', args: ['$destination/x', { method: 'GET' }], options: { idempotencyKey: 'x' } }],
+    error: { kind: 'TypeError' },
+    requests: 0,
   },
 ];
 

@@ -1,6 +1,6 @@
 // Charges a saved card once: its number goes to one processor only, its security code is typed again, and a lost answer is asked for again.
 import type { IncomingHttpHeaders } from 'node:http';
-import { ref, type Strongroom, StrongroomError } from '@strongroom/node';
+import { ref, type Strongroom } from '@strongroom/node';
 import { Webhook } from 'standardwebhooks';
 
 /** The stored proxy: its id is no secret, its key is one. */
@@ -15,10 +15,6 @@ export const createCardSession = (vault: Strongroom, { id }: Payments, origin: s
 export const createCodeSession = (vault: Strongroom, card: string, origin: string) =>
   vault.sessions.create({ token_id: card, types: ['cvc'], allowed_origins: [origin] });
 
-/** No answer came, or none of the destination: the same key tells the vault that a repetition is the same charge. */
-const isLost = (error: unknown): boolean =>
-  error instanceof StrongroomError && (error.status === undefined || [502, 503, 504].includes(error.status));
-
 /** @param session the id that the page sends back. @returns what became of the code too. @throws StrongroomError; Error for a decline. */
 export const charge = async (
   vault: Strongroom,
@@ -29,22 +25,19 @@ export const charge = async (
   // The browser names a session; whose card it is, your database says.
   const { tokens } = await vault.sessions.get(session);
   if (!tokens.includes(card)) throw new Error('The session has no code of this card.');
-  const send = () =>
-    vault.proxy.fetch('/charges', {
-      method: 'POST',
-      proxyKey: key,
-      headers: { authorization: `Bearer ${processorKey}`, 'svc-idempotency-key': order.id },
-      json: {
-        amount: order.amount,
-        currency: order.currency,
-        number: ref(card).path('number'),
-        expiry: ref(card).filter('card_exp', 'MM/YY'),
-        cvc: ref(card).path('cvc'),
-      },
-    });
-  const response = await send().catch((error: unknown) => {
-    if (isLost(error)) return send();
-    throw error;
+  const response = await vault.proxy.fetch('/charges', {
+    method: 'POST',
+    proxyKey: key,
+    headers: { authorization: `Bearer ${processorKey}` },
+    // Where an answer is lost the client asks again: the same key tells the vault that it is the same charge.
+    idempotencyKey: order.id,
+    json: {
+      amount: order.amount,
+      currency: order.currency,
+      number: ref(card).path('number'),
+      expiry: ref(card).filter('card_exp', 'MM/YY'),
+      cvc: ref(card).path('cvc'),
+    },
   });
   const { id, error } = (await response.json()) as { id: string; error?: string };
   if (!response.ok) throw new Error(`The payment was declined: ${error}`);

@@ -77,15 +77,20 @@ const prepareTenants = async (): Promise<void> => {
   });
 };
 
+const countReceived = (wanted: string): number => destination.received.filter(({ url }) => url === wanted).length;
+
 beforeAll(async () => {
   server = await startServer({ RATE_LIMIT: 'off' });
   dataDir = createDataDir('sdk-behaviours');
   writeFileSync(join(dataDir, 'ca.pem'), testCa);
   destination = await startUpstream({
     hosts: ['localhost'],
-    answer: ({ url, headers }, response) => {
+    answer: ({ url = '', headers }, response) => {
       if (url === '/moves') response.writeHead(302, { location: '/elsewhere' }).end();
       else if (url === '/signs-in') response.writeHead(200, { 'set-cookie': 'account=4711; Path=/' }).end();
+      else if (url === '/breaks') response.destroy();
+      else if (url.startsWith('/count/'))
+        response.end(`received: ${countReceived(url.replace('/count/', '/counted/'))}`);
       else if (url === '/cookies') response.writeHead(200).end(`cookies: ${headers.cookie}`);
       else response.writeHead(url === '/fails' ? 500 : 200).end(url === '/fails' ? 'the destination fails' : 'done');
     },

@@ -1,10 +1,14 @@
 // Sends a request to another API through the vault, which puts the values of tokens in the place of expressions.
 import { checkHeader } from './calls.ts';
-import { StrongroomError } from './errors.ts';
 import { writeJson } from './json.ts';
-import type { Request, Transport } from './transport.ts';
+import type { Transport } from './transport.ts';
 
 export type ProxyInit = Omit<RequestInit, 'redirect'> & {
+  /**
+   * The vault then sends the request once, and returns the first response again. The client repeats it where an answer is lost. For
+   * POST, PUT, PATCH and DELETE. Not the destination's key: that is a header.
+   */
+  idempotencyKey?: string;
   /** The key of a stored proxy, whose destination takes the request: the URL is then a path, such as `/charges`. */
   proxyKey?: string;
   /** A body as JSON. A string with `{{` that no expression made is an error. */
@@ -37,40 +41,53 @@ const readTarget = (url: string | URL, proxyKey: string | undefined): { origin: 
   return { origin: parsed.origin, path: `${parsed.pathname}${parsed.search}` };
 };
 
+/** A body that is the same in each attempt: a form of `fetch` has another boundary each time, and a stream ends. */
+const hold = async (body: NonNullable<RequestInit['body']>, headers: Headers): Promise<Uint8Array<ArrayBuffer>> => {
+  const held = new Response(body);
+  const type = held.headers.get('content-type');
+  if (type !== null && !headers.has('content-type')) headers.set('content-type', type);
+  return new Uint8Array(await held.arrayBuffer());
+};
+
+const checkInit = ({ method = 'GET', idempotencyKey, json, body }: ProxyInit): void => {
+  const verb = method.toUpperCase();
+  if (!METHODS.includes(verb)) throw new TypeError(`The proxy sends ${METHODS.join(', ')} only.`);
+  if (idempotencyKey !== undefined && verb === 'GET')
+    throw new TypeError('A GET has no idempotencyKey: it may be repeated as it is.');
+  if (json !== undefined && body !== undefined && body !== null)
+    throw new TypeError('A request has json or body, not both.');
+};
+
 /**
- * A `fetch` through the vault. It is sent once: only the destination knows what a repetition does.
+ * A `fetch` through the vault. Without `idempotencyKey` it is sent once: only the destination knows what a repetition does.
  * @returns the response of the destination, whatever its status.
  * @throws StrongroomError where the destination did not answer.
  */
 export const proxyFetch = async (transport: Transport, url: string | URL, init: ProxyInit = {}): Promise<Response> => {
-  const { proxyKey, json, timeout, traceId, signal, body, method = 'GET' } = init;
-  const verb = method.toUpperCase();
-  if (!METHODS.includes(verb)) throw new TypeError(`The proxy sends ${METHODS.join(', ')} only.`);
+  const { proxyKey, idempotencyKey, json, timeout, traceId, signal, body, method = 'GET' } = init;
+  checkInit(init);
   const { origin, path } = readTarget(url, proxyKey);
-  checkHeader('traceId', traceId);
-  checkHeader('proxyKey', proxyKey);
+  for (const [name, text] of Object.entries({ traceId, proxyKey, idempotencyKey })) checkHeader(name, text);
   const headers = readHeaders(init.headers);
-  const operation = `${verb} /proxy`;
+  const operation = `${method.toUpperCase()} /proxy`;
   if (json !== undefined && !headers.has('content-type')) headers.set('content-type', 'application/json');
   if (traceId !== undefined) headers.set('svc-trace-id', traceId);
+  if (idempotencyKey !== undefined) headers.set('svc-idempotency-key', idempotencyKey);
   headers.set(
     ...((proxyKey === undefined ? ['svc-proxy-url', origin] : ['svc-proxy-key', proxyKey]) as [string, string]),
   );
-  const request: Request = {
+  const content = json === undefined ? (body ?? undefined) : writeJson(operation, json, true);
+  const isHeld = idempotencyKey !== undefined && content !== undefined;
+  const sent = isHeld ? await hold(content, headers) : content;
+  return (await transport.send({
     operation,
-    method: verb,
+    method: method.toUpperCase(),
     path: `/proxy${path}`,
     headers: Object.fromEntries(headers),
-    body: json === undefined ? (body ?? undefined) : writeJson(operation, json, true),
-    isRepeatable: false,
+    body: sent,
+    isProxied: true,
+    isRepeatable: idempotencyKey !== undefined,
     signal: signal ?? undefined,
     timeoutMs: timeout,
-  };
-  const isOfDestination = ({ headers: head }: Response): boolean => head.has('svc-proxy-destination-status');
-  const answer = await transport.open(request, 1, (response) => !isOfDestination(response));
-  const { response } = answer;
-  if (isOfDestination(response)) return response;
-  transport.check(request, answer, 1);
-  const detail = 'the answer is not one of the proxy';
-  throw new StrongroomError({ operation, status: response.status, code: 'unexpected_answer', detail });
+  })) as Response;
 };

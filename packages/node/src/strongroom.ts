@@ -67,7 +67,7 @@ export interface Strongroom extends Resources {}
 
 export class Strongroom {
   readonly proxy: {
-    /** A `fetch` whose URL, headers and body may hold expressions. It is sent once. */
+    /** A `fetch` whose URL, headers and body may hold expressions. Without `idempotencyKey` it is sent once. */
     fetch(url: string | URL, init?: ProxyInit): Promise<Response>;
   };
 

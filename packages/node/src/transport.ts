@@ -36,6 +36,8 @@ export type Request = {
   headers: Record<string, string>;
   body?: RequestInit['body'] | undefined;
   isRepeatable: boolean;
+  /** A destination answers it: its response is passed on, and not read. */
+  isProxied?: boolean;
   signal?: AbortSignal | undefined;
   timeoutMs?: number | undefined;
 };
@@ -60,6 +62,10 @@ const NOT_SENT = new Set(['ECONNREFUSED', 'ENOTFOUND', 'EAI_AGAIN', 'UND_ERR_CON
 /** The server may have done the request although its answer did not arrive. */
 const mayBeDone = ({ status, cause }: StrongroomError): boolean =>
   status === undefined ? !NOT_SENT.has(readReason(cause)) : status === 502 || status === 504;
+
+/** Else the vault answered, or something before it. */
+const isOfDestination = ({ isProxied }: Request, { headers }: Response): boolean =>
+  isProxied === true && headers.has('svc-proxy-destination-status');
 
 const readString = (value: unknown): string | undefined => (typeof value === 'string' ? value : undefined);
 
@@ -93,6 +99,11 @@ const readProblem = (operation: string, { response, text }: Answer, attempts: nu
   });
 };
 
+const unexpected = (operation: string, { status }: Response, attempts: number): StrongroomError => {
+  const detail = 'the answer is not one of the proxy';
+  return new StrongroomError({ operation, status, code: 'unexpected_answer', detail, attempts });
+};
+
 const isAgain = (error: StrongroomError): boolean => {
   if (error.status === undefined) return error.code === 'connection_failed' || error.code === 'timeout';
   // Code of the tenant that failed with such a status fails again, or has done something already.
@@ -110,11 +121,10 @@ export class Transport {
   }
 
   /**
-   * Sends once.
-   * @param reads whether the body is read, within the time of the request.
+   * Sends once, and reads what the vault answers within the time of the request.
    * @throws StrongroomError without an answer; the reason of the signal.
    */
-  async open(request: Request, attempts: number, reads: (response: Response) => boolean): Promise<Answer> {
+  async #open(request: Request, attempts: number): Promise<Answer> {
     const { apiKey, baseUrl, fetch, timeoutMs } = this.#options;
     const { operation, method, path, headers, body, signal } = request;
     signal?.throwIfAborted();
@@ -130,7 +140,7 @@ export class Transport {
         redirect: 'manual',
         signal: signal ? AbortSignal.any([signal, timer.signal]) : timer.signal,
       } as RequestInit);
-      return { response, text: reads(response) ? await response.text() : '' };
+      return { response, text: isOfDestination(request, response) ? '' : await response.text() };
     } catch (error) {
       signal?.throwIfAborted();
       if (timer.signal.aborted) {
@@ -147,7 +157,7 @@ export class Transport {
 
   /**
    * Sends a request until it is answered, within the limits of retries and of waiting.
-   * @returns what the server answered to a success: parsed JSON, or undefined.
+   * @returns what the server answered to a success: parsed JSON, or undefined; the response of a destination.
    * @throws StrongroomError; the reason of the signal.
    */
   async send(request: Request): Promise<unknown> {
@@ -167,7 +177,8 @@ export class Transport {
       } catch (error) {
         if (!(error instanceof StrongroomError)) throw error;
         // The request whose answer was lost has deleted it.
-        if (isUnknown && request.method === 'DELETE' && error.code === 'not_found') return undefined;
+        if (isUnknown && request.method === 'DELETE' && !request.isProxied && error.code === 'not_found')
+          return undefined;
         isUnknown ||= mayBeDone(error);
         const { status, retryAfterMs } = error;
         const isTold = status === 429 && retryAfterMs !== undefined;
@@ -183,7 +194,7 @@ export class Transport {
   }
 
   /** @throws StrongroomError for an answer that is no success. */
-  check(request: Request, answer: Answer, attempts: number): void {
+  #check(request: Request, answer: Answer, attempts: number): void {
     const { operation } = request;
     const { response } = answer;
     const { status, headers, ok } = response;
@@ -199,11 +210,13 @@ export class Transport {
   }
 
   async #attempt(request: Request, attempts: number): Promise<unknown> {
-    const answer = await this.open(request, attempts, () => true);
+    const answer = await this.#open(request, attempts);
     const { response, text } = answer;
+    if (isOfDestination(request, response)) return response;
     const exhaustedMs = readExhaustion(response.headers);
     if (exhaustedMs > 0) this.#pausedUntil = Math.max(this.#pausedUntil, this.#options.clock.now() + exhaustedMs);
-    this.check(request, answer, attempts);
+    this.#check(request, answer, attempts);
+    if (request.isProxied) throw unexpected(request.operation, response, attempts);
     if (response.status === 204 || text === '') return undefined;
     try {
       return JSON.parse(text) as unknown;

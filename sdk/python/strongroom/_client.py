@@ -164,6 +164,9 @@ def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
     verb = method.upper()
     if verb not in PROXY_METHODS:
         raise TypeError(f"The proxy sends {', '.join(PROXY_METHODS)} only.")
+    key = given.get("idempotency_key")
+    if key is not None and verb == "GET":
+        raise TypeError("A GET has no idempotency_key: it may be repeated as it is.")
     operation = f"{verb} /proxy"
     proxy_key = given.get("proxy_key")
     target = _read_target(url, proxy_key)
@@ -173,22 +176,22 @@ def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
     }
     content = given.get("content")
     if given.get("json") is not None:
+        if content is not None:
+            raise TypeError("A request has json or content, not both.")
         headers.setdefault("content-type", "application/json")
         content = write_json(operation, given["json"], True)
+    if key is not None:
+        if not isinstance(content, (bytes, str, type(None))):
+            raise TypeError("With an idempotency_key, content is bytes or str: each attempt sends it anew.")
+        headers["svc-idempotency-key"] = _check_option("idempotency_key", key)
     if given.get("trace_id") is not None:
         headers["svc-trace-id"] = _check_option("trace_id", given["trace_id"])
     if proxy_key is None:
         headers["svc-proxy-url"] = target.origin
     else:
         headers["svc-proxy-key"] = _check_option("proxy_key", proxy_key)
-    return Request(operation, verb, f"/proxy{target.path}", headers, content, False, given.get("timeout"))
-
-
-def _read_proxied(transport: Transport, request: Request, outcome: Any) -> httpx.Response:
-    if isinstance(outcome, httpx.Response) and "svc-proxy-destination-status" in outcome.headers:
-        return outcome
-    transport._read(request, outcome, 1)
-    raise StrongroomError(request.operation, "unexpected_answer", status=outcome.status_code, attempts=1)
+    is_repeatable = key is not None
+    return Request(operation, verb, f"/proxy{target.path}", headers, content, is_repeatable, given.get("timeout"), is_proxied=True)
 
 
 def _next_input(
@@ -250,13 +253,12 @@ class Proxy:
         self._client = client
 
     def request(self, method: str, url: str, **given: Any) -> httpx.Response:
-        """Sends one request to another API, with the values of tokens in the place of expressions.
+        """Sends a request to another API, with the values of tokens in the place of expressions.
 
         `json`, `content`, `headers`, `timeout` and `trace_id` are those of the request; with `proxy_key`, the key of a stored proxy,
-        the URL is a path. Returns the response of the destination, whatever its status. Raises StrongroomError where it did not answer.
+        the URL is a path. With `idempotency_key` the vault sends it once, and the client repeats it where an answer is lost. Returns the response of the destination, whatever its status. Raises StrongroomError where it did not answer.
         """
-        request = _write_proxied(method, url, given)
-        return _read_proxied(self._client._transport, request, self._client._perform(request))
+        return self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
 
 
 class AsyncProxy:
@@ -265,8 +267,7 @@ class AsyncProxy:
 
     async def request(self, method: str, url: str, **given: Any) -> httpx.Response:
         """As Proxy.request."""
-        request = _write_proxied(method, url, given)
-        return _read_proxied(self._client._transport, request, await self._client._perform(request))
+        return await self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
 
 
 def _write_call(transport: Transport, request: Request) -> Dict[str, Any]:

@@ -11,7 +11,7 @@ const comment = ({ description }: Schema, indent: string): string =>
     : `${indent}/** ${String(description).replaceAll('*/', '*\\/').replaceAll(/\n+/g, ` `)} */\n`;
 
 const writeObject = (schema: Schema, indent: string): string => {
-  const { properties = {}, required = [], additionalProperties } = schema;
+  const { properties = {}, required = [], additionalProperties, patternProperties } = schema;
   const inner = `${indent}  `;
   const members = Object.entries<Schema>(properties).map(([name, property]) => {
     const mark = required.includes(name) ? '' : '?';
@@ -21,6 +21,7 @@ const writeObject = (schema: Schema, indent: string): string => {
   if (members.length === 0) return `Record<string, ${rest ? writeType(rest, indent) : 'unknown'}>`;
   // Names of the caller's own beside those that are known: a type of both at once cannot be written for them.
   if (rest) members.push(`${inner}[name: string]: unknown;\n`);
+  if (patternProperties) members.push(`${inner}[filter: \`metadata.\${string}\`]: string;\n`);
   return `{\n${members.join('')}${indent}}`;
 };
 

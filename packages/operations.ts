@@ -29,6 +29,8 @@ export type Document = { paths: Record<string, Record<string, any>>; components:
 /** POSTs that only read. */
 const READS = new Set(['searchTokens', 'searchTokensByCursor', 'detokenize']);
 const READ_EXPRESSIONS = new Set(['detokenize', 'invokeReactor', 'testReactor']);
+/** How a description says that the names of its parameters have keys of the caller: OpenAPI has no such parameter. */
+const METADATA_FILTER = '`metadata.KEY=value`';
 /** Requests to destinations: clients have a function of their own for these. */
 const isForwarded = (path: string): boolean => path === '/proxy' || path.startsWith('/proxy/');
 
@@ -60,6 +62,9 @@ export const readOperations = (document: Document): Operation[] => {
       type: 'object',
       properties: Object.fromEntries(query.map(({ name, schema, description }) => [name, { ...schema, description }])),
       required: query.filter(({ required }) => required === true).map(({ name }) => name),
+      ...(String(operation['description']).includes(METADATA_FILTER) && {
+        patternProperties: { '^metadata\\.': { type: 'string' } },
+      }),
     };
     const schema = findJson(body?.['content']);
     return {

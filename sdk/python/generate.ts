@@ -77,7 +77,10 @@ const queryName = ({ id }: Operation): string => `${className(id)}Query`;
 const typeOfInput = (operation: Operation): string => {
   const { input } = operation;
   if (!input) return '';
-  return input.in === 'query' ? queryName(operation) : writeType(input.schema).replaceAll('"', '');
+  if (input.in === 'body') return writeType(input.schema).replaceAll('"', '');
+  // A TypedDict has no keys of the caller.
+  const isOpen = input.schema['patternProperties'] !== undefined;
+  return isOpen ? `Union[${queryName(operation)}, Mapping[str, Any]]` : queryName(operation);
 };
 
 const writeMethod = (method: string, operation: Operation, isAsync: boolean): string => {
@@ -162,7 +165,7 @@ export const writePythonApi = (document: Document): string => {
 # mypy: disable-error-code="no-any-return"
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, TypedDict, Union
 
 if TYPE_CHECKING:
     from ._client import AsyncListing, Listing

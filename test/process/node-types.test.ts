@@ -25,7 +25,9 @@ export const walk = async () => {
   await vault.tokens.get();
   // @ts-expect-error: there is no such option.
   await vault.tokens.get('id', { retry: 1 });
-  const { pagination } = await vault.tokens.list({ type: ['card'] }, { traceId: 'order-1' });
+  const { pagination } = await vault.tokens.list({ type: ['card'], 'metadata.order': '4711' }, { traceId: 'order-1' });
+  // @ts-expect-error: there is no such filter.
+  await vault.tokens.list({ metadat: '4711' });
   for await (const token of vault.tokens.search({ query: 'type:card' })) {
     const id: string = token.id;
     console.log(id, pagination.next);

@@ -29,6 +29,7 @@ const programs = {
   systemd: { files: ['systemd-analyze'], tests: 'the systemd units as systemd-analyze reads them' },
   'sample programs': { files: ['curl', 'python3'], tests: 'the samples of requests, as a shell and Python run them' },
   'python3-httpx': { files: ['python3'], module: 'httpx', tests: 'the client for Python' },
+  'python3-mypy': { files: ['python3'], module: 'mypy, httpx', tests: 'the types of the client for Python' },
   'python3-standardwebhooks': {
     files: ['python3'],
     module: 'standardwebhooks',

@@ -1,0 +1,3 @@
+"""The types of requests and answers: `from strongroom.types import CardData, Token`."""
+
+from ._generated import *

@@ -460,6 +460,63 @@ describe('names in bounds of rules', () => {
   });
 });
 
+describe('rules that are suspended', () => {
+  const other = (file: string) => file.replace('({ args }) => args', '({ args }) => ({ ...args })');
+  const suspended = async () => {
+    const { id } = (await api('GET', '/applications?name=Shop')).body.data[0];
+    return (await api('GET', `/applications/${id}`)).body.suspended_rules;
+  };
+  const changeProxy = async () => {
+    const { id, name, destination_url } = (await api('GET', '/proxies?name=Charges')).body.data[0];
+    const request_transform = { code: 'module.exports = async ({ args }) => ({ ...args })' };
+    await api('PATCH', `/proxies/${id}`, { name, destination_url, request_transform });
+  };
+
+  test('a plan says in words which rules it confirms, whatever else changes', async () => {
+    await json(['apply', write(bounded())]);
+    await changeProxy();
+    expect(await suspended()).toMatchObject([{ rule: 0 }]);
+    const says =
+      /^ {2}! application "Shop" its rule "charges" takes the proxy ".*" as it is now: it has changed since/m;
+    const [rights] = bounded().split('reactors:\n  -');
+    const without = 'version: 1\napplications: [{ name: Shop, daily_uses: 10 }]\n';
+    for (const file of [rights as string, without])
+      expect((await run(['apply', write(file), '--plan'])).out).toMatch(says);
+    expect((await run(['apply', write('version: 1\napplications: [{ name: Shop }]\n'), '--plan'])).out).toBe(NOTHING);
+    expect(await suspended()).toMatchObject([{ rule: 0 }]);
+    expect((await run(['applications', 'show', 'Shop'])).out).toContain('suspended_rules');
+    const { out } = await run(['apply', write(rights as string)]);
+    expect(out).toContain('rules: saved again');
+    expect(await suspended()).toBeUndefined();
+    expect((await run(['apply', 'vault.yaml'])).out).toContain(NOTHING);
+  });
+
+  test('a file that changes a proxy confirms its own rules, in the plan and in one run', async () => {
+    await json(['apply', write(bounded())]);
+    const { code: exit, out } = await run(['apply', write(other(bounded()))]);
+    expect(exit).toBe(0);
+    expect(out).toContain('its rule "charges" takes the proxy "Charges" as this plan makes it');
+    expect(out.split('\n').slice(-3, -1)).toEqual(['Changed the proxy "Charges".', 'Changed the application "Shop".']);
+    expect(await suspended()).toBeUndefined();
+    expect((await run(['apply', 'vault.yaml'])).out).toBe(NOTHING);
+  });
+
+  test('a file without the rules says that it suspends them', async () => {
+    await json(['apply', write(bounded())]);
+    const [, proxies] = other(bounded()).split('proxies:\n  -');
+    const { out } = await run(['apply', write(`version: 1\nproxies:\n  -${proxies}`)]);
+    expect(out).toContain('suspends the rule "charges" of the application "Shop" until its rules are saved');
+    expect(await suspended()).toMatchObject([{ rule: 0 }]);
+  });
+
+  test('a change of rules is shown rule by rule', async () => {
+    await json(['apply', write(bounded())]);
+    const changed = bounded('max_uses: 2').replace('description: rest, priority: 2', 'priority: 4');
+    const { out } = await run(['apply', write(changed), '--plan']);
+    expect(out).toMatch(/rules: rule 1 "charges" bound_to \{.*"max_uses":2.*; \+rule 4; -rule 2 "rest"\n/);
+  });
+});
+
 test('other code that has permissions stands under what widens access', async () => {
   await applyWhole();
   write(code.replace('shop', 'Shop'), 'charge.js');

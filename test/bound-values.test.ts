@@ -500,6 +500,26 @@ describe('access rules', () => {
     expect((await send(fixture.url, 'POST', '/proxy', { json })).status).toBe(200);
   });
 
+  test('an application says which of its rules a change has suspended, until it is saved', async () => {
+    const proxy = await makeProxy(fixture.server, { destination_url: fixture.url });
+    const reactor = await makeReactor(fixture.server, 'return { raw: 1 };');
+    const { id, key } = await ruled({ proxies: [proxy.id], reactors: [reactor.id] });
+    const read = async (path = id, options = {}) =>
+      (await fixture.server.request('GET', `/applications/${path}`, options)).body;
+    expect((await read()).suspended_rules).toBeUndefined();
+    await changeProxy(fixture.server, proxy, { destination_url: fixture.otherUrl });
+    expect((await read()).suspended_rules).toEqual([{ rule: 0, proxies: [proxy.id] }]);
+    expect((await read('key', { key })).suspended_rules).toEqual([{ rule: 0, proxies: [proxy.id] }]);
+    expect((await fixture.server.request('DELETE', `/reactors/${reactor.id}`)).status).toBe(204);
+    expect((await read()).suspended_rules).toEqual([{ rule: 0, proxies: [proxy.id], reactors: [reactor.id] }]);
+    const { rules, ...rest } = await read();
+    const { reactors: _, ...bound_to } = rules[0].bound_to;
+    const json = { ...rest, rules: [{ ...rules[0], bound_to }] };
+    const saved = await fixture.server.request('PUT', `/applications/${id}`, { json });
+    expect(saved.status, saved.text).toBe(200);
+    expect((await read()).suspended_rules).toBeUndefined();
+  });
+
   test('and the bound of the token both hold; uses count for each token and application', async () => {
     const [one, other] = [await ruled({ max_uses: 1 }), await ruled({ max_uses: 1 })];
     const [first, second] = [await boundNumber({ hosts: [HOST] }), await boundNumber({ max_uses: 3 })];

@@ -285,6 +285,20 @@ export const applicationChange = z.object(fields, bodyError).refine(hasGrants, h
   description: 'The new state of the application, as a whole.',
 });
 
+const changedTargets = (what: string) =>
+  z
+    .array(z.string().meta({ example: '5ad1d10c-28cd-4bd4-a9d2-b5b1f7c9a4b5' }))
+    .optional()
+    .meta({ description: `The ids of the ${what} that have changed. Left out: none.` });
+
+const suspendedRule = z
+  .object({
+    rule: z.int().meta({ description: 'The place of the rule in `rules`, from 0.', example: 0 }),
+    proxies: changedTargets('stored proxies'),
+    reactors: changedTargets('reactors'),
+  })
+  .meta({ id: 'SuspendedRule', description: 'A rule that gives less than it says, until it is confirmed.' });
+
 export const applicationRecord = z
   .object({
     id: uuid('The id of the application.', EXAMPLE_ID),
@@ -299,6 +313,10 @@ export const applicationRecord = z
       .array(z.string().meta({ 'x-extensible-enum': permissions, example: 'token:create' }))
       .meta({ description: 'The permissions of the application.' }),
     rules: z.array(accessRule).meta({ description: 'The access rules of the application.' }),
+    suspended_rules: z.array(suspendedRule).optional().meta({
+      description:
+        'The rules whose bound names proxies or reactors that have changed since the rule was saved, or are gone: they get no value by it. A save of the application confirms all of them. Only a read of one application has it. Left out: none.',
+    }),
     allowed_hosts: z
       .array(z.string().meta({ example: 'api.example.com' }))
       .optional()

@@ -3,7 +3,7 @@ import type { ApplicationLimits, RateLimit } from '../../platform/base/applicati
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { fieldErrors, invalidInput, notFound } from '../../platform/base/errors.ts';
 import { type AccessRule, type AskedRule, storedRuleSchema } from './access-rule.ts';
-import { pinBounds } from './bound-targets.ts';
+import { findSuspended, pinBounds, type SuspendedRule } from './bound-targets.ts';
 import { type Bound, shownBound } from './bounds.ts';
 import { newApiKey } from './api-keys.ts';
 import type { AccessContext } from './context.ts';
@@ -39,6 +39,8 @@ export type ApplicationRecord = {
   type: string;
   permissions: Permission[];
   rules: ShownRule[];
+  /** Only in the answer to a request for one application: each costs look-ups. */
+  suspended_rules?: SuspendedRule[];
   allowed_hosts: string[] | undefined;
   rate_limit: RateLimit | undefined;
   daily_reveals: number | undefined;
@@ -251,8 +253,14 @@ const applications = resourceOf<AccessContext, StoredApplication, ApplicationFil
   limit: applicationLimit,
 });
 
-/** Reads one. @throws notFound, the same for an unknown id and one of another tenant. */
-export const getApplication = applications.read;
+/** Reads one, with its suspended rules. @throws notFound, the same for an unknown id and one of another tenant. */
+export const getApplication = async (ctx: AccessContext, work: Work, id: string): Promise<ApplicationRecord> => {
+  const record = await applications.read(ctx, work, id);
+  if (!record.rules.some(({ bound_to: bound }) => bound?.proxies ?? bound?.reactors)) return record;
+  const row = await findApplication(work.db, id);
+  const suspended_rules = row ? await findSuspended(ctx, work.tenant_id, rightsOf(row).rules) : [];
+  return suspended_rules.length > 0 ? { ...record, suspended_rules } : record;
+};
 
 /** A page, newest first. `ids`: only these; `types`: only of these; `name`: only of this name; undefined for all. */
 export const listApplications = applications.list;

@@ -1,6 +1,7 @@
-// Looks up the proxies and reactors that a bound names, and pins what they are now.
+// Looks up the proxies and reactors that a bound names: pins what they are now, and says which have changed since.
 import { badRequest, FieldErrorCollector, invalidInput } from '../../platform/base/errors.ts';
-import { amountPinOf, type Bound, type Pins, type StoredBound, storeBound } from './bounds.ts';
+import type { AccessRule } from './access-rule.ts';
+import { amountPinOf, type Bound, isPinned, type Pins, type StoredBound, storeBound } from './bounds.ts';
 import type { AccessContext } from './context.ts';
 
 /** Each costs a look-up. */
@@ -64,4 +65,28 @@ export const pinEach = async (
     stored.push(bound && storeBound(bound, Object.keys(pins).length > 0 ? pins : undefined));
   }
   return stored;
+};
+
+/** A rule, by its place, and the proxies and reactors of its bound that get no value, because they have changed or are gone. */
+export type SuspendedRule = { rule: number; proxies?: string[]; reactors?: string[] };
+
+/** Rules that were stored name no more targets than one request may. */
+export const findSuspended = async (
+  { keyring, boundTargets }: Pick<AccessContext, 'keyring' | 'boundTargets'>,
+  tenant_id: string,
+  rules: readonly AccessRule[],
+): Promise<SuspendedRule[]> => {
+  const { digest } = await keyring.tenantKeys(tenant_id);
+  const suspended: SuspendedRule[] = [];
+  for (const [rule, { bound_to: bound }] of rules.entries()) {
+    if (!bound) continue;
+    const changed: Omit<SuspendedRule, 'rule'> = {};
+    for (const kind of ['proxies', 'reactors'] as const)
+      for (const id of bound[kind] ?? []) {
+        const target = await boundTargets[kind]?.(tenant_id, id);
+        if (!target || !isPinned(bound, { id, ...target }, digest)) changed[kind] = [...(changed[kind] ?? []), id];
+      }
+    if (Object.keys(changed).length > 0) suspended.push({ rule, ...changed });
+  }
+  return suspended;
 };

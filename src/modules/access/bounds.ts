@@ -243,7 +243,8 @@ export type Breach = { bound: keyof Bound; sentence: string; what: string };
 export const CHANGED = 'changed';
 const NOT_NAMED = 'does not name this';
 
-const isPinned = (
+/** Whether a proxy or a reactor that a bound names is what it was when it was named. */
+export const isPinned = (
   { pins, allowance: allowed }: StoredBound,
   { id, pin, pinOfAmount }: BoundTarget,
   key: DigestKey,

@@ -10,7 +10,7 @@ const LISTS = [
 ] as const satisfies readonly (readonly [list: string, kind: Kind])[];
 
 /** A proxy or a reactor that the bound of a rule names, and where it stands in the attributes of its application. */
-export type BoundName = { kind: Kind; name: string; path: (string | number)[] };
+export type BoundName = { kind: Kind; name: string; path: (string | number)[]; hasAllowance: boolean };
 
 const boundOf = (rule: Value): Attributes | undefined => {
   const bound = (rule as Attributes | null)?.['bound_to'];
@@ -30,6 +30,7 @@ export const boundNamesOf = (attributes: Attributes): BoundName[] =>
         kind,
         name: String(name),
         path: ['rules', at, 'bound_to', list, index],
+        hasAllowance: boundOf(rule)?.['allowance'] != null,
       }));
     }),
   );

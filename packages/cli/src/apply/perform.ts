@@ -106,23 +106,27 @@ const remove = (vault: Strongroom, kind: Kind, id: string): Promise<unknown> => 
   }
 };
 
+/** With the code of reactors. */
+const NAMED_BY_BOUNDS: readonly Kind[] = ['formula', 'reactor', 'proxy'];
+
 /**
  * The steps in an order in which each finds what it names. An application and a proxy may name each other: then the application is made
  * first, with rules that refuse every use until the proxy is there, and gets its rules whole afterwards.
  */
 const orderSteps = (steps: readonly Step[], ownId: string): Step[] => {
-  const isNaming = ({ kind, changed, current }: Step): boolean =>
+  // A bound pins what it names, so a save of rules is after all changes of that.
+  const isNaming = ({ action, kind, changed, current }: Step): boolean =>
     kind === 'application' &&
     current?.id !== ownId &&
-    boundNamesOf(changed).some((named) => steps.some((step) => step.kind === named.kind && step.name === named.name));
+    boundNamesOf(changed).some(
+      (named) => action === 'change' || steps.some((step) => step.kind === named.kind && step.name === named.name),
+    );
   const naming = steps.filter(isNaming);
   const early = steps.flatMap((step): Step[] => {
     if (!naming.includes(step)) return [step];
     return step.action === 'make' ? [{ ...step, changed: withClosedBounds(step.changed) }] : [];
   });
-  const end = early.findLastIndex(
-    ({ action, kind }) => action !== 'remove' && (kind === 'reactor' || kind === 'proxy'),
-  );
+  const end = early.findLastIndex(({ action, kind }) => action !== 'remove' && NAMED_BY_BOUNDS.includes(kind));
   return early.toSpliced(end + 1, 0, ...naming.map((step): Step => ({ ...step, action: 'change' })));
 };
 

@@ -5,6 +5,7 @@ import { CliError } from '../exit-codes.ts';
 import type { Value } from './check.ts';
 import { type BoundName, boundNamesOf, withBoundNames } from './bound-names.ts';
 import { isSame } from './compare.ts';
+import { confirmedBy, suspendedBy } from './confirms.ts';
 import type { Kind } from './shapes.ts';
 import { type Current, nameOf, orderOf, stampOf, type State } from './state.ts';
 import { type Entry, fileError, type VaultFile } from './vault-file.ts';
@@ -22,6 +23,8 @@ export type Step = {
   changed: Attributes;
   /** In words, what callers may do after the step that they may not before. */
   widens: string[];
+  /** What else the step does, in words. */
+  notes?: string[];
 };
 
 export type Plan = {
@@ -50,10 +53,10 @@ const findCurrent = (state: State, kind: Kind, name: string): Current | undefine
 };
 
 /** Each record that an entry names, and where. */
-const referencesOf = ({ kind, attributes }: Entry): BoundName[] => {
+const referencesOf = ({ kind, attributes }: Entry): Omit<BoundName, 'hasAllowance'>[] => {
   if (kind === 'application') return boundNamesOf(attributes);
   if (kind !== 'reactor' && kind !== 'proxy') return [];
-  return (['application', 'formula'] as const).flatMap((attribute): BoundName[] => {
+  return (['application', 'formula'] as const).flatMap((attribute) => {
     const name = attributes[attribute];
     return typeof name === 'string' ? [{ kind: attribute, name, path: [attribute] }] : [];
   });
@@ -141,11 +144,41 @@ const stepFor = (file: VaultFile, state: State, entry: Entry): Step | undefined 
   return { ...step, widens: widensOf(step) };
 };
 
+/**
+ * Bounds pin what they name. To save an application confirms its rules: the plan says so, and saves those of the file again where what
+ * they name has changed, or changes.
+ */
+const withConfirmations = (file: VaultFile, state: State, steps: readonly Step[]): Step[] => {
+  const { records } = state;
+  const entryOf = ({ name }: { name: string }): Entry | undefined =>
+    file.entries.find((entry) => entry.kind === 'application' && entry.name === name);
+  const hasRules = (record: { name: string }): boolean => entryOf(record)?.attributes['rules'] !== undefined;
+  const applications = records.filter(({ kind }) => kind === 'application');
+  const confirmed = applications.flatMap((current): Step[] => {
+    const step = steps.find((each) => each.current === current);
+    if (step === undefined && !hasRules(current)) return [];
+    const after = { ...current.attributes, ...step?.changed };
+    const sentences = confirmedBy(current, after, hasRules(current) ? steps : [], records);
+    if (sentences.length === 0) return [];
+    const { name } = current;
+    const saved = step ?? { action: 'change', kind: 'application', name, current, changed: {}, widens: [] };
+    const changed = hasRules(current) ? { ...saved.changed, rules: after['rules'] as Value } : saved.changed;
+    return [{ ...saved, changed, widens: [...saved.widens, ...sentences] }];
+  });
+  const others = steps.filter(
+    (step) => !confirmed.some(({ current }) => current === step.current && current !== undefined),
+  );
+  const kept = applications.filter((record) => !hasRules(record));
+  return [...confirmed, ...others].map((step) => {
+    const notes = suspendedBy(step, kept, records);
+    return notes.length === 0 ? step : { ...step, notes };
+  });
+};
+
 /** @throws CliError for two records of one name, a reference to nothing, and a change that is not possible. */
 export const makePlan = (file: VaultFile, state: State, { prune }: { prune: boolean }): Plan => {
-  const steps = file.entries
-    .flatMap((entry) => stepFor(file, state, entry) ?? [])
-    .toSorted((one, other) => orderOf(one.kind) - orderOf(other.kind));
+  const asked = file.entries.flatMap((entry) => stepFor(file, state, entry) ?? []);
+  const steps = withConfirmations(file, state, asked).toSorted((one, other) => orderOf(one.kind) - orderOf(other.kind));
   const extra = state.records.filter(
     ({ kind, name, isOfficial }) =>
       kind !== 'tenant' &&

@@ -1,6 +1,7 @@
 // Writes a plan for people: what widens access first, then what is made, changed and removed. Configuration has names only.
 import { cleanText } from '../io.ts';
 import type { Value } from './check.ts';
+import { canonical } from './compare.ts';
 import type { Plan, Step } from './plan.ts';
 
 type Attributes = Record<string, Value>;
@@ -48,6 +49,27 @@ const configurationDifference = (before: Value | undefined, after: Value): strin
   ].join(' ');
 };
 
+/** Rules are found again by their priority. */
+const rulesDifference = (before: Value | undefined, after: Value): string => {
+  const [old, now] = [before, after].map((rules) => canonical('rules', rules) as Attributes[]) as [
+    Attributes[],
+    Attributes[],
+  ];
+  const titleOf = ({ priority, description }: Attributes): string =>
+    `rule ${Number(priority)}${typeof description === 'string' ? ` ${JSON.stringify(description)}` : ''}`;
+  const findRule = (rules: Attributes[], { priority }: Attributes): Attributes | undefined =>
+    rules.find((rule) => rule['priority'] === priority);
+  const changes = now.flatMap((rule): string[] => {
+    const was = findRule(old, rule);
+    if (!was) return [`+${titleOf(rule)}`];
+    return [...new Set([...Object.keys(was), ...Object.keys(rule)])]
+      .filter((name) => JSON.stringify(was[name]) !== JSON.stringify(rule[name]))
+      .map((name) => `${titleOf(rule)} ${name} ${shown(name, was[name])} -> ${shown(name, rule[name])}`);
+  });
+  const gone = old.filter((rule) => !findRule(now, rule)).map((rule) => `-${titleOf(rule)}`);
+  return [...changes, ...gone].join('; ') || 'saved again';
+};
+
 const difference = (attribute: string, before: Value | undefined, after: Value): string => {
   if (attribute === 'configuration' && !Array.isArray(after))
     return `configuration: ${configurationDifference(before, after)}`;
@@ -58,6 +80,7 @@ const difference = (attribute: string, before: Value | undefined, after: Value):
           `settings.${name}: ${shown(name, (before as Attributes | undefined)?.[name])} -> ${shown(name, value)}`,
       )
       .join('; ');
+  if (attribute === 'rules') return `rules: ${rulesDifference(before, after)}`;
   const list = Array.isArray(after) && Array.isArray(before) ? listDifference(before, after) : undefined;
   if (list !== undefined) return `${attribute}: ${list}`;
   const [old, now] = [shown(attribute, before), shown(attribute, after)];
@@ -65,14 +88,16 @@ const difference = (attribute: string, before: Value | undefined, after: Value):
 };
 
 /** The attributes of a step, in words. */
-export const detailsOf = ({ action, current, changed }: Step): string[] =>
-  Object.entries(changed)
+export const detailsOf = ({ action, current, changed, notes = [] }: Step): string[] => [
+  ...Object.entries(changed)
     .filter(([attribute]) => action !== 'make' || attribute !== 'name')
     .map(([attribute, value]) =>
       action === 'make'
         ? `${attribute}: ${shown(attribute, value)}`
         : difference(attribute, current?.attributes[attribute], value),
-    );
+    ),
+  ...notes,
+];
 
 const titleOf = ({ kind, name }: { kind: string; name: string }): string => `${kind} ${JSON.stringify(name)}`;
 

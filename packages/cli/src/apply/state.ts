@@ -1,7 +1,7 @@
 // Reads what a vault has, in the form in which files say it: names in place of ids, and only what files can hold.
 import type { Strongroom } from '@strongroom/node';
 import { readAll } from '../find.ts';
-import { withBoundNames } from './bound-names.ts';
+import { boundNamesOf, withBoundNames } from './bound-names.ts';
 import type { Value } from './check.ts';
 import { attributesOf, type Kind, KINDS } from './shapes.ts';
 
@@ -18,6 +18,8 @@ export type Current = {
   /** Whether it is a formula of the vault itself, which no file changes. */
   isOfficial: boolean;
   hasCertificate: boolean;
+  /** What the rules of an application name in bounds, and has changed since they were saved. */
+  suspended: { kind: Kind; name: string }[];
 };
 
 export type State = {
@@ -44,6 +46,7 @@ const make = (kind: Kind, record: Stored, attributes: Attributes, rest: Partial<
   stamp: record.modified_at ?? record.created_at,
   isOfficial: false,
   hasCertificate: false,
+  suspended: [],
   ...rest,
 });
 
@@ -103,9 +106,18 @@ export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Pr
     const tenant = await vault.tenant.get();
     records.push(make('tenant', tenant, { name: tenant.name, settings: tenant.settings }));
   }
-  for (const record of records)
-    if (record.kind === 'application')
-      record.attributes = withBoundNames(record.attributes, (kind, id) => nameOf({ records }, kind, id));
+  for (const record of records.filter(({ kind }) => kind === 'application')) {
+    if (boundNamesOf(record.attributes).length === 0) continue;
+    const toName = (kind: Kind, id: string): string => nameOf({ records }, kind, id);
+    record.attributes = withBoundNames(record.attributes, toName);
+    if (kinds.has('application'))
+      record.suspended = ((await vault.applications.get(record.id)).suspended_rules ?? []).flatMap(
+        ({ proxies = [], reactors = [] }) => [
+          ...proxies.map((id) => ({ kind: 'proxy' as const, name: toName('proxy', id) })),
+          ...reactors.map((id) => ({ kind: 'reactor' as const, name: toName('reactor', id) })),
+        ],
+      );
+  }
   return { tenantId: own.tenant_id, records, ownId: own.id };
 };
 

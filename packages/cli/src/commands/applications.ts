@@ -37,7 +37,10 @@ export const addApplications = (scope: Scope, program: Command): void => {
     signature: 'show <application>',
     summary: 'prints an application, and in words what its keys can do and what they cannot',
     run: async ({ io, args: [name = ''], openVault }) => {
-      const application = await findApplication(await openVault(), name);
+      const vault = await openVault();
+      const { id } = await findApplication(vault, name);
+      // A list does not say which rules are suspended.
+      const application = await vault.applications.get(id);
       io.show(application);
       if (io.json) return;
       const { can, cannot } = summarizeRights(rightsOf(application));

@@ -16,7 +16,7 @@ export type Step = {
 export type Behaviour = {
   name: string;
   /** The server that the client reaches. Default: the misbehaving one. */
-  via?: 'direct' | 'tls' | 'expired' | 'other_name' | 'away';
+  via?: 'direct' | 'tls' | 'no_tls' | 'expired' | 'other_name' | 'away';
   key?: '$wrongKey' | '$otherKey' | '$readerKey' | '$limitedKey' | '$manyKey';
   client?: {
     timeout?: number;
@@ -523,6 +523,12 @@ const connections: Behaviour[] = [
   },
   { name: 'a server with a valid certificate is reached', via: 'tls', steps: [create()], value: { type: 'token' } },
   {
+    name: 'a server without TLS is a connection that failed',
+    via: 'no_tls',
+    steps: [create()],
+    error: { code: 'connection_failed', attempts: 4 },
+  },
+  {
     name: 'an expired certificate is refused at once',
     via: 'expired',
     steps: [create()],
@@ -596,6 +602,11 @@ const expressions: Behaviour[] = [
     name: 'a failure of the proxy itself is an error',
     steps: [proxied('/', { method: 'POST', json: { number: { $ref: { id: 'no-such-token' } } } })],
     error: { code: 'bad_request', status: 400 },
+  },
+  {
+    name: 'a sentence with a subject of its own stands apart from its path',
+    steps: [createCard, proxied('/', { method: 'POST', json: { cvc: { $ref: { id: '$0.id', path: ['cvc'] } } } })],
+    error: { code: 'invalid_input', status: 400, apart: 'body.cvc: The token has no security code' },
   },
   {
     name: 'a header that HTTP cannot hold is refused without its value',

@@ -20,8 +20,11 @@ export type ErrorDetails = {
 /** A message shows as many faults. `errors` has all of them. */
 const FAULTS_SHOWN = 3;
 
+/** Sentences of the server that have a subject of their own stand apart from the path. */
+const join = (path: string, text: string): string => `${path}${/^[A-Z]/.test(text) ? ':' : ''} ${text}`;
+
 const describe = ({ detail, errors = {} }: ErrorDetails): string => {
-  const faults = Object.entries(errors).flatMap(([path, texts]) => texts.map((text) => `${path} ${text}`));
+  const faults = Object.entries(errors).flatMap(([path, texts]) => texts.map((text) => join(path, text)));
   const more = faults.length > FAULTS_SHOWN ? ` (and ${faults.length - FAULTS_SHOWN} more)` : '';
   return [detail, ...faults.slice(0, FAULTS_SHOWN)].filter((text) => text !== undefined).join('; ') + more;
 };

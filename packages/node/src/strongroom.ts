@@ -12,10 +12,7 @@ export { data, type Expression, expression, type FilterArgument, record, ref } f
 export type { AnswerInfo, Clock, ProxyInit };
 
 export type StrongroomOptions = {
-  /**
-   * Key of an application: `svc_live_...`. A variable of the environment may be undefined: that is a TypeError. Not needed for a
-   * stored proxy with `require_auth: false`.
-   */
+  /** Key of an application: `svc_live_...`. A variable of the environment may be undefined: that is a TypeError. */
   apiKey: string | undefined;
   /** Such as `https://vault.example.com`. */
   baseUrl: string | undefined;
@@ -54,7 +51,13 @@ const readNumber = (name: string, value: number | undefined, otherwise: number):
   return value;
 };
 
-const readBaseUrl = (text = ''): string => {
+const given = (name: string, text: string | undefined): string => {
+  if (text === undefined || text === '')
+    throw new TypeError(`Strongroom: ${name} is not given. Is its variable of the environment set?`);
+  return text;
+};
+
+const readBaseUrl = (text: string): string => {
   const url = URL.canParse(text) ? new URL(text) : undefined;
   if (!url || !/^https?:$/.test(url.protocol) || url.username !== '' || url.search !== '' || url.hash !== '')
     throw new TypeError('Strongroom: baseUrl must be an http or https URL, such as https://vault.example.com.');
@@ -73,9 +76,11 @@ export class Strongroom {
 
   /** @throws TypeError for an option that is missing, wrong or unknown. Its message never has the key. */
   constructor(options: StrongroomOptions) {
-    const { apiKey, baseUrl, onAnswer, fetch = globalThis.fetch, clock = systemClock } = options;
+    const { onAnswer, fetch = globalThis.fetch, clock = systemClock } = options;
     const unknown = Object.keys(options).find((option) => !OPTIONS.has(option));
     if (unknown !== undefined) throw new TypeError(`Strongroom has no option ${unknown}.`);
+    const apiKey = given('apiKey', options.apiKey);
+    const baseUrl = given('baseUrl', options.baseUrl);
     if (typeof apiKey !== 'string' || !/^[!-~]+$/.test(apiKey))
       throw new TypeError('Strongroom: apiKey must be an API key, without blanks and line ends.');
     const transport = new Transport({

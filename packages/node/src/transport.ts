@@ -47,8 +47,8 @@ type Answer = { response: Response; text: string };
 /** Statuses after which the same request may succeed. */
 const AGAIN = new Set([429, 502, 503, 504]);
 
-/** An error of a TLS handshake: the next one fails as well. */
-const isCertificateError = (reason: string): boolean => /CERT|SIGNATURE|SIGNED|ISSUER|SSL_WRONG/.test(reason);
+/** The next handshake fails as well. */
+const isCertificateError = (reason: string): boolean => /CERT|SIGNATURE|SIGNED|ISSUER/.test(reason);
 
 const readReason = (error: unknown): string => {
   for (let cause = error; cause instanceof Error; cause = cause.cause)

@@ -1,7 +1,7 @@
 // The client for Node names every operation of the document, and its expressions mean what their keys say.
 import { readFileSync } from 'node:fs';
 import * as fc from 'fast-check';
-import { expect, test } from 'vitest';
+import { expect, expectTypeOf, test } from 'vitest';
 import { createMeter } from '../../../src/modules/tokens/expressions/meter.ts';
 import { queryJson } from '../../../src/modules/tokens/expressions/json-path.ts';
 import { type Expression as Parsed, scanTemplate } from '../../../src/modules/tokens/expressions/template.ts';
@@ -129,6 +129,8 @@ test('wrong options are refused when the client is made, and the key is in no te
   const options = { apiKey: 'svc_test_secret', baseUrl: 'https://vault.example.com/' };
   const wrong: object[] = [
     { apiKey: '' },
+    { apiKey: undefined },
+    { baseUrl: undefined },
     { apiKey: 'svc_test_secret\n' },
     { baseUrl: 'vault.example.com' },
     { baseUrl: 'https://user:secret@vault.example.com' },
@@ -152,4 +154,14 @@ test('Retry-After is read as seconds and as a date', () => {
   expect([read('60'), read('0'), read('soon'), read('-1')]).toEqual([60_000, 0, undefined, undefined]);
   expect(read(new Date(Date.now() + 90_000).toUTCString())).toBeGreaterThan(80_000);
   expect(read(new Date(0).toUTCString())).toBe(0);
+});
+
+test('the types have filters by metadata, and secrets where an answer always has them', () => {
+  type Answer<Call extends (...given: any[]) => Promise<unknown>> = Awaited<ReturnType<Call>>;
+  expectTypeOf<{ size: number; 'metadata.order': string }>().toExtend<Parameters<Strongroom['tokens']['list']>[0]>();
+  expectTypeOf<Answer<Strongroom['sessions']['create']>['session_key']>().toEqualTypeOf<string>();
+  expectTypeOf<Answer<Strongroom['applications']['createKey']>['key']>().toEqualTypeOf<string>();
+  expectTypeOf<Answer<Strongroom['applications']['regenerateKey']>['key']>().toEqualTypeOf<string>();
+  expectTypeOf<Answer<Strongroom['webhooks']['create']>['secret']>().toEqualTypeOf<string>();
+  expectTypeOf<Answer<Strongroom['webhooks']['rotateSecret']>['secret']>().toEqualTypeOf<string>();
 });

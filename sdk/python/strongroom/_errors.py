@@ -38,7 +38,8 @@ class StrongroomError(Exception):
         self.trace_id = trace_id
         self.retry_after = retry_after
         self.attempts = attempts
-        faults = [f"{path} {text}" for path, texts in self.errors.items() for text in texts]
+        # Sentences of the server that have a subject of their own stand apart from the path.
+        faults = [f"{path}{':' if text[:1].isupper() else ''} {text}" for path, texts in self.errors.items() for text in texts]
         more = f" (and {len(faults) - FAULTS_SHOWN} more)" if len(faults) > FAULTS_SHOWN else ""
         text = "; ".join(([detail] if detail else []) + faults[:FAULTS_SHOWN]) + more
         head = f"{operation}: {'' if status is None else f'{status} '}{code}"

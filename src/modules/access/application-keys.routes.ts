@@ -74,6 +74,12 @@ const applicationKeyBody = z
   )
   .meta({ id: 'ApiKeyRequest', description: 'What an API key is called and limited by.' });
 
+const secretMeta = {
+  description: 'The API key. Only the response that created it has it.',
+  format: 'password',
+  example: EXAMPLE_API_KEY,
+};
+
 const applicationKeyRecord = z
   .object({
     id: z.string().meta({ description: KEY_ID_TEXT, example: EXAMPLE_ID }),
@@ -86,14 +92,14 @@ const applicationKeyRecord = z
       .optional()
       .meta({ description: 'The IP addresses and networks that may use the key. Left out: all.' }),
     last_used_at: date('When the key was used last, to the minute. Left out: not yet.').optional(),
-    key: z.string().optional().meta({
-      description: 'The API key. Only the response that created it has it.',
-      format: 'password',
-      example: EXAMPLE_API_KEY,
-    }),
+    key: z.string().optional().meta(secretMeta),
     ...history,
   })
   .meta({ id: 'ApiKey', description: 'An API key of an application, without its secret.' });
+
+const createdKeyRecord = applicationKeyRecord
+  .extend({ key: z.string().meta(secretMeta) })
+  .meta({ id: 'CreatedApiKey', description: 'A new API key of an application, with its secret.' });
 
 /** For a new key, whose body may be left out. */
 const newApplicationKeyBody = applicationKeyBody.nullish();
@@ -157,7 +163,7 @@ export const applicationKeysRoutes = (app: App, ctx: AccessContext): void => {
         isBodyOptional: true,
         answer: 'The key.',
         examples: newKeyExamples,
-        response: { 201: applicationKeyRecord, ...failures(...bodyFailures, 404) },
+        response: { 201: createdKeyRecord, ...failures(...bodyFailures, 404) },
       },
     },
     async (request, reply) =>

@@ -299,6 +299,12 @@ const suspendedRule = z
   })
   .meta({ id: 'SuspendedRule', description: 'A rule that gives less than it says, until it is confirmed.' });
 
+const keyMeta = {
+  description: 'The API key. Only the response that created it has it.',
+  format: 'password',
+  example: EXAMPLE_API_KEY,
+};
+
 export const applicationRecord = z
   .object({
     id: uuid('The id of the application.', EXAMPLE_ID),
@@ -341,11 +347,7 @@ export const applicationRecord = z
       description: 'Of a public application: how many tokens one client address may create in a minute.',
       example: CREATES_PER_MINUTE,
     }),
-    key: z.string().optional().meta({
-      description: 'The API key. Only the response that created it has it.',
-      format: 'password',
-      example: EXAMPLE_API_KEY,
-    }),
+    key: z.string().optional().meta(keyMeta),
     keys_ended: z.int().optional().meta({
       description: 'How many API keys the request has ended. Only the response to a regeneration has it.',
       example: 2,
@@ -357,6 +359,10 @@ export const applicationRecord = z
     modified_at: date('When the application or its key was changed last.').optional(),
   })
   .meta({ id: 'Application', description: 'A client of the API, with its permissions.' });
+
+export const applicationWithKey = applicationRecord
+  .extend({ key: z.string().meta(keyMeta) })
+  .meta({ id: 'ApplicationWithKey', description: 'A client of the API, with its new key.' });
 
 export const applicationPage = pageSchema(applicationRecord, 'ApplicationPage');
 

@@ -74,7 +74,11 @@ export const resourceRoutes = <Ctx, Record extends z.ZodType>(app: App, ctx: Ctx
 
   return {
     create<Body extends z.ZodType>(
-      given: WithBody<Body> & { run: (ctx: Ctx, work: Work, body: z.output<Body>) => Promise<Shown> },
+      given: WithBody<Body> & {
+        /** The schema of a new record, if no later response shows all of it, such as its secret. */
+        created?: z.ZodType;
+        run: (ctx: Ctx, work: Work, body: z.output<Body>) => Promise<Shown>;
+      },
     ): void {
       const { body, examples, idempotency, run } = given;
       plain.post(
@@ -88,7 +92,7 @@ export const resourceRoutes = <Ctx, Record extends z.ZodType>(app: App, ctx: Ctx
             body,
             answer: given.answer ?? `The ${noun}.`,
             examples,
-            response: { 201: record, ...failures(...bodyFailures, ...(given.failures ?? [])) },
+            response: { 201: given.created ?? record, ...failures(...bodyFailures, ...(given.failures ?? [])) },
           },
         },
         async (request, reply) => answer(reply, await run(ctx, workOf(request), request.body as z.output<Body>)),

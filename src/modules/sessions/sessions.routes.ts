@@ -7,7 +7,14 @@ import { workOf } from '../access/authenticate.ts';
 import type { SessionsContext } from './context.ts';
 import { reachedUrl } from '../../platform/config/config.ts';
 import { createSession, getSession } from './sessions.ts';
-import { newSession, newSessionExamples, sessionExamples, sessionParams, sessionRecord } from './sessions.schema.ts';
+import {
+  createdSessionRecord,
+  newSession,
+  newSessionExamples,
+  sessionExamples,
+  sessionParams,
+  sessionRecord,
+} from './sessions.schema.ts';
 
 export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
   /** URL of the vault's pages, as the client reaches them. */
@@ -28,7 +35,7 @@ export const sessionsRoutes = (app: App, ctx: SessionsContext): void => {
         answer: 'The session, with its key.',
         alsoNeeds: ['token:create'],
         examples: newSessionExamples,
-        response: { 201: sessionRecord, ...failures(...bodyFailures) },
+        response: { 201: createdSessionRecord, ...failures(...bodyFailures) },
       },
     },
     async (request, reply) => {

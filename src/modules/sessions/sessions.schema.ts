@@ -131,14 +131,16 @@ export const newSession = z
   )
   .meta({ id: 'CreateSessionRequest', description: 'A session to create.' });
 
+const keyMeta = {
+  description: 'The key for the page. Only the response that created the session has it.',
+  format: 'password',
+  example: EXAMPLE_KEY,
+};
+
 export const sessionRecord = z
   .object({
     id: uuid('The id of the session. It is no secret.', EXAMPLE_ID),
-    session_key: z.string().optional().meta({
-      description: 'The key for the page. Only the response that created the session has it.',
-      format: 'password',
-      example: EXAMPLE_KEY,
-    }),
+    session_key: z.string().optional().meta(keyMeta),
     collect_url: z.string().optional().meta({
       description:
         'The address of a page of the vault that collects the data without a script. It works once. Only the response that created the session has it.',
@@ -180,6 +182,10 @@ export const sessionRecord = z
     created_by: uuid('The id of the application that created it.', APPLICATION_ID),
   })
   .meta({ id: 'Session', description: 'The right of a page to create a few tokens, for some minutes.' });
+
+export const createdSessionRecord = sessionRecord
+  .extend({ session_key: z.string().meta(keyMeta) })
+  .meta({ id: 'CreatedSession', description: 'A new session, with its key.' });
 
 export const sessionParams = z.object({
   id: givenUuid.meta({ description: 'The id of a session.', example: EXAMPLE_ID }),

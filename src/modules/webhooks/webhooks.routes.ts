@@ -41,6 +41,7 @@ import {
   webhookPatchExamples,
   webhookQuery,
   webhookRecord,
+  webhookWithSecret,
 } from './webhooks.schema.ts';
 
 const EVENT_LIST = eventTypes.map((type) => `- \`${type}\`: ${describeEvent(type)}`).join('\n');
@@ -58,6 +59,7 @@ export const webhooksRoutes = (app: App, ctx: WebhooksContext): void => {
     description:
       'Creates a webhook. Events are sent to its URL by POST, each at least once, signed as Standard Webhooks says. URL and secret are encrypted at rest. A destination that is not public is refused. One more than a tenant may have is a 409.',
     body: newWebhook,
+    created: webhookWithSecret,
     answer: 'The webhook, with its secret. No other answer shows the secret.',
     examples: newWebhookExamples,
     idempotency: 'brief',
@@ -127,7 +129,7 @@ export const webhooksRoutes = (app: App, ctx: WebhooksContext): void => {
         params: webhookParams,
         answer: 'The webhook, with its new secret.',
         examples: rotatedExamples,
-        response: { 200: webhookRecord, ...failures(...commonFailures, 404, 409, 422) },
+        response: { 200: webhookWithSecret, ...failures(...commonFailures, 404, 409, 422) },
       },
     },
     async (request, reply) => answer(reply, await rotateSecret(ctx, workOf(request), request.params.id)),

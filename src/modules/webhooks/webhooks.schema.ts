@@ -111,6 +111,12 @@ export const webhookPatch = z
   )
   .meta({ id: 'WebhookPatch', description: 'A merge patch (RFC 7396). What is left out stays.' });
 
+const secretMeta = {
+  description: 'The secret that signs messages. Only in the answer to the request that made it.',
+  format: 'password',
+  example: EXAMPLE_SECRET,
+};
+
 const recordShape = {
   id: uuid('The id of the webhook.', EXAMPLE_ID),
   tenant_id: uuid('The id of the tenant that owns the webhook.', TENANT_ID),
@@ -129,11 +135,7 @@ const recordShape = {
     example: exampleWebhook.status,
   }),
   failing_since: date('Since when no delivery succeeds. Left out: they do.').optional(),
-  secret: z.string().optional().meta({
-    description: 'The secret that signs messages. Only in the answer to the request that made it.',
-    format: 'password',
-    example: EXAMPLE_SECRET,
-  }),
+  secret: z.string().optional().meta(secretMeta),
   previous_secret_ends_at: date('Until when the replaced secret signs too. Left out: no replaced one does.').optional(),
   ...history,
 };
@@ -141,6 +143,10 @@ const recordShape = {
 export const webhookRecord = z
   .object(recordShape)
   .meta({ id: 'Webhook', description: 'A URL that events of the tenant are sent to.' });
+
+export const webhookWithSecret = z
+  .object({ ...recordShape, secret: z.string().meta(secretMeta) })
+  .meta({ id: 'WebhookWithSecret', description: 'A webhook, with the secret that the request made.' });
 
 export const webhookPage = pageSchema(webhookRecord, 'WebhookPage');
 

@@ -191,13 +191,52 @@ test('a kept plan is refused where the vault or the file has changed since', asy
   expect((await run(['apply', 'vault.yaml', '--plan', '--out', 'plan.txt'], { env })).code).toBe(2);
 });
 
+test('--prune removes nothing that the file names, and says whose code loses its permissions', async () => {
+  await json(['apply', write(bounded())]);
+  const file = (more: string) => `version: 1\napplications: []\n${more}`;
+  const named = write(file('proxies:\n  - { name: Charges, application: Shop }\n'));
+  expect(await run(['apply', named, '--prune'])).toMatchObject({
+    code: 3,
+    err: 'vault.yaml:4:22: --prune would remove the application "Shop", which is named here: name it in its section too.\n',
+  });
+  const { out } = await run(['apply', write(file('proxies: [{ name: Charges }]\n')), '--prune', '--plan']);
+  expect(out).toContain('  - application "Shop"\n      the proxy "Charges" stays, without its permissions\n');
+});
+
+test('the setting of delegated payments has names of proxies in a file', async () => {
+  const file = (proxy: string) => `version: 1
+tenant: { settings: { delegated_payments: '{"proxies":["${proxy}"]}' } }
+proxies: [{ name: Charges, destination_url: https://api.example.com/v1 }]
+`;
+  await json(['apply', write(file('Charges'))]);
+  const proxy = (await api('GET', '/proxies')).body.data[0];
+  const { settings } = (await api('GET', '/tenants/self')).body;
+  expect(JSON.parse(settings.delegated_payments)).toEqual({ proxies: [proxy.id] });
+  for (const name of ['Charges', proxy.id]) expect((await run(['apply', write(file(name))])).out).toBe(NOTHING);
+  expect((await run(['apply', write(file('Charge'))])).err).toContain('vault.yaml:2:23: There is no proxy');
+  const pulled = (await run(['config', 'pull'])).out;
+  expect(pulled).not.toContain(proxy.id);
+  const there = { env: { STRONGROOM_API_KEY: (await server.newTenant()).api_key } };
+  await run(['apply', write(pulled)], there);
+  expect((await run(['apply', 'vault.yaml'], there)).out).toBe(NOTHING);
+});
+
+test('pull does not write over a file of a person', async () => {
+  const file = write('# mine\nversion: 1\n', 'mine.yaml');
+  expect(await run(['config', 'pull', '--out', file])).toMatchObject({
+    code: 3,
+    err: expect.stringContaining('mine.yaml is there, and config pull has not written it'),
+  });
+  for (const _ of [1, 2]) expect((await run(['config', 'pull', '--out', 'pulled-twice.yaml'])).code).toBe(0);
+});
+
 test('a person at a terminal is asked, and what happens meanwhile is found', async () => {
   const file = write('version: 1\napplications: [{ name: A, permissions: [token:read] }]\n');
   const names = async () => (await api('GET', '/applications?name=A')).body.data.length;
   const stdin = (answer: string) => ({ typed: answer, cooked: true });
   expect(await run(['apply', file], stdin('no\n'))).toMatchObject({
     code: 130,
-    err: 'Apply? Type yes: Nothing was changed.\n',
+    err: `Apply to ${server.base_url}? Type yes: Nothing was changed.\n`,
   });
   expect(await names()).toBe(0);
   expect((await run(['apply', file], stdin('yes\n'))).code).toBe(0);
@@ -297,7 +336,7 @@ test('webhooks are made, changed and removed by a file, and no secret is shown',
   const bare = write('version: 1\nwebhooks: [{ name: A, events: ["*"] }]\n');
   expect((await run(['apply', bare])).err).toContain('A webhook needs url and events.');
   const unknown = write('version: 1\nwebhooks: [{ name: A, url: https://a.example.com, events: [token.create] }]\n');
-  expect((await run(['apply', unknown])).err).toContain('did you mean token.created.');
+  expect((await run(['apply', unknown])).err).toContain('did you mean token.created?');
 });
 
 test('codes, amounts, guards and repetitions of a proxy are applied, pulled and removed', async () => {
@@ -606,7 +645,7 @@ describe('files that are wrong change nothing, and each line names its place', (
     [
       'an attribute with a typing error',
       app('permisions: [token:read]'),
-      /^vault\.yaml:4:5: applications\[0\]\.permisions is not known here; did you mean permissions\.$/,
+      /^vault\.yaml:4:5: applications\[0\]\.permisions is not known here; did you mean permissions\?$/,
     ],
     [
       'a permission with a typing error',
@@ -616,7 +655,7 @@ describe('files that are wrong change nothing, and each line names its place', (
     [
       'a section with a typing error',
       'version: 1\naplications: []\n',
-      /^vault\.yaml:2:1: aplications is not known here; did you mean applications\.$/,
+      /^vault\.yaml:2:1: aplications is not known here; did you mean applications\?$/,
     ],
     [
       'a transform that is none',
@@ -626,7 +665,7 @@ describe('files that are wrong change nothing, and each line names its place', (
     [
       'a container without slashes',
       app('rules: [{ priority: 1, container: pci, transform: mask, permissions: [token:read] }]'),
-      /container .*such as/,
+      /container must have the form of \/pci\/high\//,
     ],
     [
       'a rule without its priority',
@@ -735,12 +774,17 @@ describe('files that are wrong change nothing, and each line names its place', (
     [
       'a setting with another word',
       'version: 1\ntenant: { settings: { absent_paths: nul } }\n',
-      /absent_paths must be one of the known words; did you mean null\./,
+      /absent_paths must be one of the known words; did you mean null\?/,
     ],
     [
       'an unquoted boolean in a setting',
       'version: 1\ntenant: { settings: { deduplicate_token: true } }\n',
       /must be a text: write it in quotes/,
+    ],
+    [
+      'a setting with a typing error',
+      'version: 1\ntenant: { settings: { require_second_facto: "true" } }\n',
+      /^vault\.yaml:2:23: settings\.require_second_facto is no setting of the vault; did you mean require_second_factor\?$/,
     ],
     ['a name of __proto__', 'version: 1\n__proto__: {}\n', /__proto__ is not known here/],
     ['bytes that are not UTF-8', new Uint8Array([0x76, 0xff, 0xfe]), /not text in UTF-8/],

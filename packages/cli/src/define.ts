@@ -11,6 +11,8 @@ export type Call<Options> = {
   options: Options & { profile?: string };
   /** The chosen vault. @throws CliError where none is chosen. */
   openVault(): Promise<Strongroom>;
+  /** The address of the chosen vault. */
+  findUrl(): string;
 };
 
 /** What commands of a program share. */
@@ -52,6 +54,7 @@ export const define = <Options = object>(scope: Scope, parent: Command, spec: Co
       options: own,
       args: given.slice(0, -2).flat() as (string | undefined)[],
       openVault: async () => connect(chooseProfile(io, own.profile)),
+      findUrl: () => chooseProfile(io, own.profile).url,
     });
   });
 };

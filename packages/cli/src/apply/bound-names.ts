@@ -1,4 +1,4 @@
-// Names of proxies and reactors in the bounds of access rules: a file has names where the API has ids.
+// Names of proxies and reactors in bounds of access rules and in a setting: a file has names where the API has ids.
 import type { Value } from './check.ts';
 import type { Kind } from './shapes.ts';
 
@@ -34,6 +34,42 @@ export const boundNamesOf = (attributes: Attributes): BoundName[] =>
       }));
     }),
   );
+
+const DELEGATED = 'delegated_payments';
+
+/** The setting of a tenant that is JSON and names proxies; undefined where it is not there, or is not as it must be. */
+const delegatedOf = ({ settings }: Attributes): Attributes | undefined => {
+  const text = (settings as Attributes | undefined)?.[DELEGATED];
+  if (typeof text !== 'string') return undefined;
+  try {
+    const value = JSON.parse(text) as Attributes | null;
+    return Array.isArray(value?.['proxies']) ? value : undefined;
+  } catch {
+    // The vault says what is wrong with it.
+    return undefined;
+  }
+};
+
+export const delegatedNamesOf = (attributes: Attributes): BoundName[] =>
+  ((delegatedOf(attributes)?.['proxies'] ?? []) as Value[]).map((name) => ({
+    kind: 'proxy',
+    name: String(name),
+    path: ['settings', DELEGATED],
+    hasAllowance: false,
+  }));
+
+/** The attributes of a tenant with other names in its setting, whose JSON has one spelling. */
+export const withDelegatedNames = (
+  attributes: Attributes,
+  toName: (kind: Kind, name: string) => string,
+): Attributes => {
+  const value = delegatedOf(attributes);
+  if (!value) return attributes;
+  const proxies = (value['proxies'] as Value[]).map((name) => toName('proxy', String(name))).toSorted();
+  const { container, signing_keys } = value;
+  const text = JSON.stringify({ proxies, container, signing_keys });
+  return { ...attributes, settings: { ...(attributes['settings'] as Attributes), [DELEGATED]: text } };
+};
 
 /** The attributes of an application with other names in its bounds. */
 export const withBoundNames = (attributes: Attributes, toName: (kind: Kind, name: string) => string): Attributes => {

@@ -42,7 +42,7 @@ const WORDS_SHOWN = 9;
 
 const wordFault = (value: unknown, words: unknown[]): string => {
   const nearest = typeof value === 'string' ? nearestName(value, words.map(String)) : undefined;
-  if (nearest !== undefined) return `must be one of the known words; did you mean ${nearest}`;
+  if (nearest !== undefined) return `must be one of the known words; did you mean ${nearest}?`;
   const shown = words.slice(0, WORDS_SHOWN).join(', ');
   if (words.length > WORDS_SHOWN) return `must be one of the ${words.length} known words, such as ${shown}`;
   return words.length === 1 ? `must be ${shown}` : `must be one of ${shown}`;
@@ -53,7 +53,7 @@ const textFault = (value: string, shape: Shape): string | undefined => {
   if (value.length < minLength) return 'must not be empty';
   if (value.length > maxLength) return `must have at most ${maxLength} characters`;
   if (pattern !== undefined && !new RegExp(pattern, 'u').test(value))
-    return `has another form than it must have${examples ? `, such as ${String(examples[0])}` : ''}`;
+    return examples ? `must have the form of ${String(examples[0])}` : 'has a wrong form';
   return API_KEY.test(value) ? 'has an API key, which must not be in a file' : undefined;
 };
 
@@ -78,13 +78,16 @@ const pathOf = (path: string, name: string): string => (path === '' ? name : `${
 
 const faultOfName = (name: string, known: object): string =>
   (Object.hasOwn(REFUSED, name) ? REFUSED[name] : undefined) ??
-  unknownName(name, Object.keys(known)).replaceAll('`', '').replace(/\?$/, '');
+  unknownName(name, Object.keys(known)).replaceAll('`', '');
 
 /** @returns the value, which is whole only where there are no faults. */
 export const checkNode = ({ root, placeOf }: YamlFile, shape: Shape): Checked => {
   const faults: Fault[] = [];
   const add = (node: unknown, path: string, text: string): void =>
-    void faults.push({ ...placeOf(node as Node), text: path === '' ? `The file ${text}.` : `${path} ${text}.` });
+    void faults.push({
+      ...placeOf(node as Node),
+      text: `${path === '' ? 'The file' : path} ${text}${text.endsWith('?') ? '' : '.'}`,
+    });
 
   const readMap = (map: YAMLMap, shape: Shape, path: string): Value => {
     const { properties = {}, required = [], additionalProperties, propertyNames, maxProperties = Infinity } = shape;

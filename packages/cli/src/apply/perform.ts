@@ -1,7 +1,7 @@
 // Makes the changes of a plan, one request each, in an order in which every record finds those that it refers to.
 import type { Strongroom } from '@strongroom/node';
 import { CliError, describeFailure } from '../exit-codes.ts';
-import { boundNamesOf, withBoundNames, withClosedBounds } from './bound-names.ts';
+import { boundNamesOf, withBoundNames, withClosedBounds, withDelegatedNames } from './bound-names.ts';
 import type { Value } from './check.ts';
 import type { Attributes, Plan, Step } from './plan.ts';
 import type { Kind } from './shapes.ts';
@@ -27,9 +27,13 @@ const reference = (ids: Ids, kind: 'application' | 'formula', attributes: Attrib
   return { [kind]: name === null ? null : { id: ids.find(kind, name) } };
 };
 
+const toId =
+  (ids: Ids) =>
+  (kind: Kind, name: string): string =>
+    ids.find(kind, name) ?? name;
+
 /** Attributes of an application as a request has them: ids stand where the file has names. */
-const withIds = (ids: Ids, attributes: Attributes): Attributes =>
-  withBoundNames(attributes, (kind, name) => ids.find(kind, name) ?? name);
+const withIds = (ids: Ids, attributes: Attributes): Attributes => withBoundNames(attributes, toId(ids));
 
 /** A merge patch keeps what it does not name: values that go are named with null. */
 const configurationPatch = ({ current, changed }: Step): object => {
@@ -84,9 +88,13 @@ const change = async (
       await vault.webhooks.patch(id, patch);
       return;
     default: {
-      const settings = { ...(attributes['settings'] as object), ...(changed['settings'] as object | undefined) };
+      const settings: object = {
+        ...(attributes['settings'] as object),
+        ...(changed['settings'] as object | undefined),
+      };
       const kept = Object.entries(settings).filter(([, value]) => value !== null);
-      await vault.tenant.update({ ...attributes, ...changed, settings: Object.fromEntries(kept) } as any);
+      const whole = { ...attributes, ...changed, settings: Object.fromEntries(kept) as Attributes };
+      await vault.tenant.update(withDelegatedNames(whole, toId(ids)) as any);
     }
   }
 };

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { nearestName } from '../../../../src/platform/base/unknown-names.ts';
 import { CliError } from '../exit-codes.ts';
 import type { Value } from './check.ts';
-import { type BoundName, boundNamesOf, withBoundNames } from './bound-names.ts';
+import { type BoundName, boundNamesOf, delegatedNamesOf, withBoundNames, withDelegatedNames } from './bound-names.ts';
 import { isSame } from './compare.ts';
 import { confirmedBy, suspendedBy } from './confirms.ts';
 import type { Kind } from './shapes.ts';
@@ -55,6 +55,7 @@ const findCurrent = (state: State, kind: Kind, name: string): Current | undefine
 /** Each record that an entry names, and where. */
 const referencesOf = ({ kind, attributes }: Entry): Omit<BoundName, 'hasAllowance'>[] => {
   if (kind === 'application') return boundNamesOf(attributes);
+  if (kind === 'tenant') return delegatedNamesOf(attributes);
   if (kind !== 'reactor' && kind !== 'proxy') return [];
   return (['application', 'formula'] as const).flatMap((attribute) => {
     const name = attributes[attribute];
@@ -130,7 +131,8 @@ const checkMade = (file: VaultFile, entry: Entry): void => {
 const stepFor = (file: VaultFile, state: State, entry: Entry): Step | undefined => {
   const { kind, name } = entry;
   checkReferences(file, state, entry);
-  const attributes = withBoundNames(entry.attributes, (ofKind, id) => nameOf(state, ofKind, id));
+  const named = kind === 'tenant' ? withDelegatedNames : withBoundNames;
+  const attributes = named(entry.attributes, (ofKind, id) => nameOf(state, ofKind, id));
   const current = findCurrent(state, kind, name);
   if (current === undefined) {
     checkMade(file, entry);
@@ -175,6 +177,26 @@ const withConfirmations = (file: VaultFile, state: State, steps: readonly Step[]
   });
 };
 
+/** @throws CliError where the file names what it would remove: applied again, it would name nothing. */
+const checkRemoved = (file: VaultFile, removed: readonly Current[]): void => {
+  for (const entry of file.entries)
+    for (const { kind, name, path } of referencesOf(entry))
+      if (removed.some(isNamed(kind, name)))
+        throw fileError(
+          file,
+          entry,
+          path,
+          `--prune would remove the ${kind} ${JSON.stringify(name)}, which is named here: name it in its section too.`,
+        );
+};
+
+/** Records whose code runs with the permissions of an application. */
+const losersOf = ({ kind, name }: Current, { records }: State): Current[] =>
+  kind === 'application' ? records.filter(({ attributes }) => attributes['application'] === name) : [];
+
+const describeLoss = ({ kind, name }: Current): string =>
+  `the ${kind} ${JSON.stringify(name)} stays, without its permissions`;
+
 /** @throws CliError for two records of one name, a reference to nothing, and a change that is not possible. */
 export const makePlan = (file: VaultFile, state: State, { prune }: { prune: boolean }): Plan => {
   const asked = file.entries.flatMap((entry) => stepFor(file, state, entry) ?? []);
@@ -188,6 +210,7 @@ export const makePlan = (file: VaultFile, state: State, { prune }: { prune: bool
   );
   // What uses others goes first. The key in use would not live to see the end.
   const removed = prune ? extra.filter(({ id }) => id !== state.ownId) : [];
+  checkRemoved(file, removed);
   const removals = removed
     .toSorted((one, other) => orderOf(other.kind) - orderOf(one.kind))
     .map((current): Step => ({
@@ -197,6 +220,9 @@ export const makePlan = (file: VaultFile, state: State, { prune }: { prune: bool
       current,
       changed: {},
       widens: [],
+      notes: losersOf(current, state)
+        .filter((each) => !removed.includes(each))
+        .map(describeLoss),
     }));
   // The application of the key in use changes last: with fewer permissions, the key could not do the rest.
   const isOwn = ({ current }: Step): boolean => current?.id === state.ownId;

@@ -59,8 +59,8 @@ const notes = (records: readonly Current[], withConfiguration: boolean): string[
     ].map((line) => cleanText(line));
   });
 
-/** @returns the text of the file. */
-export const writeVaultFile = ({ records }: State, withConfiguration: boolean): string => {
+/** @param begin of its first line. @returns the text of the file. */
+export const writeVaultFile = ({ records }: State, withConfiguration: boolean, begin: string): string => {
   const own = records.filter(({ isOfficial }) => !isOfficial);
   checkNames(own);
   const tenant = own.find(({ kind }) => kind === 'tenant');
@@ -78,7 +78,7 @@ export const writeVaultFile = ({ records }: State, withConfiguration: boolean): 
     ),
   };
   const comments = [
-    '# Written by strongroom config pull. strongroom apply FILE --plan shows what a change of it would do.',
+    `${begin} strongroom apply FILE --plan shows what a change of it would do.`,
     ...notes(own, withConfiguration),
   ];
   return `${comments.join('\n')}\n${stringify(file, { lineWidth: 0, aliasDuplicateObjects: false, version: '1.2' })}`;

@@ -116,6 +116,8 @@ const items: Record<(typeof KINDS)[number], Shape> = {
 };
 
 const settings = find('SettingsOfTenant');
+/** Settings that the vault knows; a tenant may have others. */
+export const settingNames = Object.keys(settings.properties ?? {});
 
 export const fileShape: Shape = object(
   {

@@ -1,7 +1,7 @@
 // Reads what a vault has, in the form in which files say it: names in place of ids, and only what files can hold.
 import type { Strongroom } from '@strongroom/node';
 import { readAll } from '../find.ts';
-import { boundNamesOf, withBoundNames } from './bound-names.ts';
+import { boundNamesOf, withBoundNames, withDelegatedNames } from './bound-names.ts';
 import type { Value } from './check.ts';
 import { attributesOf, type Kind, KINDS } from './shapes.ts';
 
@@ -104,7 +104,14 @@ export const readState = async (vault: Strongroom, kinds: ReadonlySet<Kind>): Pr
       records.push(make('webhook', each, pick('webhook', each)));
   if (needed.has('tenant')) {
     const tenant = await vault.tenant.get();
-    records.push(make('tenant', tenant, { name: tenant.name, settings: tenant.settings }));
+    const attributes = { name: tenant.name, settings: tenant.settings };
+    records.push(
+      make(
+        'tenant',
+        tenant,
+        withDelegatedNames(attributes, (kind, id) => nameOf({ records }, kind, id)),
+      ),
+    );
   }
   for (const record of records.filter(({ kind }) => kind === 'application')) {
     if (boundNamesOf(record.attributes).length === 0) continue;

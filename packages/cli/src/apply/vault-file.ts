@@ -3,13 +3,14 @@ import { createHash } from 'node:crypto';
 import { existsSync, realpathSync } from 'node:fs';
 import { dirname, isAbsolute, relative, resolve } from 'node:path';
 import { isMap, isSeq, type Node } from 'yaml';
+import { nearestName } from '../../../../src/platform/base/unknown-names.ts';
 import { CliError, EXIT } from '../exit-codes.ts';
 import { readText } from '../input.ts';
 import type { Io } from '../io.ts';
-import { boundNamesOf } from './bound-names.ts';
+import { boundNamesOf, delegatedNamesOf } from './bound-names.ts';
 import { checkNode, type Value } from './check.ts';
 import { type Fault, faultsError, readYaml, type YamlFile } from './read-yaml.ts';
-import { fileShape, type Kind, KINDS, SECTIONS } from './shapes.ts';
+import { fileShape, type Kind, KINDS, SECTIONS, settingNames } from './shapes.ts';
 
 type Attributes = Record<string, Value>;
 
@@ -27,7 +28,7 @@ export type VaultFile = {
   entries: Entry[];
   /** The kinds whose section is in the file. */
   kinds: Set<Kind>;
-  /** These, and the kinds that bounds of rules name. */
+  /** These, and the kinds that bounds of rules and a setting name. */
   read: Set<Kind>;
   /** Digest of the texts of the file and its code, without values of variables. */
   digest: string;
@@ -152,17 +153,31 @@ const withEnvironment = (io: Io, entry: Entry, found: Found): void => {
   entry.attributes = { ...entry.attributes, configuration: Object.fromEntries(values) };
 };
 
+/** A setting may have any name. One that is nearly that of the vault was meant as that. */
+const settingFaults = (settings: Attributes): [path: string[], text: string][] =>
+  Object.keys(settings).flatMap((name): [string[], string][] => {
+    const nearest = settingNames.includes(name) ? undefined : nearestName(name, settingNames);
+    const isMeant = nearest !== undefined && Math.abs(nearest.length - name.length) <= SETTING_DIFFERENCE_MAX;
+    return isMeant
+      ? [[['settings', name], `settings.${name} is no setting of the vault; did you mean ${nearest}?`]]
+      : [];
+  });
+
+/** Letters that a typing error adds or leaves out. */
+const SETTING_DIFFERENCE_MAX = 2;
+
 /** What a shape cannot say. */
-const ruleFaults = ({ kind, attributes }: Entry): [attribute: string, text: string][] => {
+const ruleFaults = ({ kind, attributes }: Entry): [path: string[], text: string][] => {
+  if (kind === 'tenant') return settingFaults((attributes['settings'] ?? {}) as Attributes);
   if (kind === 'reactor' && attributes['formula'] !== undefined && attributes['code'] !== undefined)
-    return [['formula', 'A reactor has either formula, or code or code_file.']];
+    return [[['formula'], 'A reactor has either formula, or code or code_file.']];
   if (kind !== 'application') return [];
   const rules = (attributes['rules'] ?? []) as Attributes[];
   return rules.some(({ container, conditions }) => {
     const hasConditions = Array.isArray(conditions) && conditions.length > 0;
     return hasConditions === (typeof container === 'string');
   })
-    ? [['rules', 'Each rule has either container or conditions.']]
+    ? [[['rules'], 'Each rule has either container or conditions.']]
     : [];
 };
 
@@ -192,8 +207,8 @@ export const readVaultFile = async (io: Io, path: string): Promise<VaultFile> =>
     for (const transform of ['request_transform', 'response_transform'])
       await withCode(io, base, entry, transform, found);
     withEnvironment(io, entry, found);
-    for (const [attribute, sentence] of ruleFaults(entry))
-      found.faults.push({ ...entry.placeOf(attribute), text: sentence });
+    for (const [place, sentence] of ruleFaults(entry))
+      found.faults.push({ ...entry.placeOf(...place), text: sentence });
   }
   if (found.faults.length > 0) throw faultsError(path, found.faults);
   const named = Object.keys(value as object);
@@ -201,7 +216,9 @@ export const readVaultFile = async (io: Io, path: string): Promise<VaultFile> =>
     ...KINDS.filter((kind) => named.includes(SECTIONS[kind])),
     ...(named.includes('tenant') ? (['tenant'] as const) : []),
   ];
-  const bound = entries.flatMap(({ kind, attributes }) => (kind === 'application' ? boundNamesOf(attributes) : []));
+  const bound = entries.flatMap(({ kind, attributes }) =>
+    kind === 'application' ? boundNamesOf(attributes) : kind === 'tenant' ? delegatedNamesOf(attributes) : [],
+  );
   return {
     path,
     entries,

@@ -1,5 +1,5 @@
 // Sets a vault up from a file, with a plan first; and writes the file of a vault.
-import { chmodSync, readFileSync, writeFileSync } from 'node:fs';
+import { chmodSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import { dirname, relative, resolve } from 'node:path';
 import type { Command } from 'commander';
 import type { Strongroom } from '@strongroom/node';
@@ -45,6 +45,20 @@ const writeOut = (io: Io, path: string, text: string, isSecret = false): void =>
   }
 };
 
+/** How a file begins that `config pull` has written. */
+const PULLED = '# Written by strongroom config pull.';
+
+/** @throws CliError for a file that a person has written: `$env`, `code_file` and comments would be lost. */
+const checkOverwritten = (io: Io, path: string): void => {
+  const file = resolve(io.directory, path);
+  const { size = 0 } = statSync(file, { throwIfNoEntry: false }) ?? {};
+  if (size > 0 && !readFileSync(file, 'utf8').startsWith(PULLED))
+    throw new CliError(
+      `The file ${path} is there, and config pull has not written it: give another name, or remove it first.`,
+      EXIT.file,
+    );
+};
+
 type Prepared = { file: VaultFile; state: State; plan: Plan; prune: boolean };
 
 const prepare = async (io: Io, vault: Strongroom, path: string, prune: boolean): Promise<Prepared> => {
@@ -83,7 +97,7 @@ const perform = async (io: Io, vault: Strongroom, { state, plan }: Prepared): Pr
   }
 };
 
-const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOptions>): Promise<void> => {
+const apply = async ({ io, args: [path = ''], options, openVault, findUrl }: Call<ApplyOptions>): Promise<void> => {
   const { plan: isPlan = false, out, yes = false } = options;
   if (out !== undefined && !isPlan) throw usageError('--out is for --plan.');
   if (out !== undefined && !out.endsWith('.json'))
@@ -104,7 +118,7 @@ const apply = async ({ io, args: [path = ''], options, openVault }: Call<ApplyOp
   if (isPlan) return out === undefined ? undefined : keepPlan(io, out, path, prepared);
   if (prepared.plan.steps.length === 0) return;
   if (io.stdin.isTTY && !yes && !kept && path !== '-') {
-    if ((await readLine(io, 'Apply? Type yes: ')) !== 'yes')
+    if ((await readLine(io, `Apply to ${findUrl()}? Type yes: `)) !== 'yes')
       throw new CliError('Nothing was changed.', EXIT.interrupted);
     // A person may think for an hour.
     const again = await prepare(io, vault, source, prune);
@@ -147,8 +161,11 @@ export const addApply = (scope: Scope, program: Command): void => {
         vault,
         new Set(['application', 'formula', 'reactor', 'proxy', 'webhook', 'tenant'] as const),
       );
-      const text = writeVaultFile(state, withConfiguration);
-      if (out !== undefined) writeOut(io, out, text, withConfiguration);
+      const text = writeVaultFile(state, withConfiguration, PULLED);
+      if (out !== undefined) {
+        checkOverwritten(io, out);
+        writeOut(io, out, text, withConfiguration);
+      }
       if (io.json) io.show(out === undefined ? { text } : { file: out });
       else if (out === undefined) io.print(text.trimEnd());
       else io.say(`Wrote ${out}.`);

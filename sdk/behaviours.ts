@@ -116,6 +116,12 @@ const answers: Behaviour[] = [
   },
   { name: 'an empty id is refused, and nothing is sent', steps: [get('')], error: { kind: 'TypeError' }, requests: 0 },
   {
+    name: 'an id that is no text is refused, and nothing is sent',
+    steps: [{ call: 'tokens.get', args: [{ id: 'abc' }] }],
+    error: { kind: 'TypeError' },
+    requests: 0,
+  },
+  {
     name: 'an id of dots is refused, and nothing is sent',
     steps: [get('..')],
     error: { kind: 'TypeError' },
@@ -586,6 +592,44 @@ const expressions: Behaviour[] = [
       body: '{"number":"4242424242424242","amount":1250}',
     },
     requests: 2,
+  },
+  {
+    name: 'the proxy puts values into a form',
+    steps: [
+      createCard,
+      proxied('/charges', {
+        method: 'POST',
+        form: {
+          'card[number]': { $ref: { id: '$0.id', path: ['number'] } },
+          note: 'ä & b',
+          confirm: true,
+          items: [1, 2],
+        },
+      }),
+    ],
+    value: { status: 200 },
+    received: {
+      'content-type': 'application/x-www-form-urlencoded',
+      body: 'card%5Bnumber%5D=4242424242424242&note=%C3%A4+%26+b&confirm=true&items=1&items=2',
+    },
+  },
+  {
+    name: 'a string with braces is refused in a form, and nothing is sent',
+    steps: [proxied('/', { method: 'POST', form: { note: 'Dear {{ name }}' } })],
+    error: { code: 'invalid_input', codes: { note: ['bad_expression'] } },
+    requests: 0,
+  },
+  {
+    name: 'a form has texts, numbers and booleans, and nothing else is sent',
+    steps: [proxied('/', { method: 'POST', form: { card: { number: '4242' } } })],
+    error: { code: 'invalid_input', codes: { card: ['wrong_type'] } },
+    requests: 0,
+  },
+  {
+    name: 'an unknown option of a proxied request is refused, and nothing is sent',
+    steps: [proxied('/', { method: 'POST', jsn: { amount: 1 } })],
+    error: { kind: 'TypeError' },
+    requests: 0,
   },
   {
     name: 'a failure of the destination is a response, no error',

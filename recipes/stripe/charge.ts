@@ -6,10 +6,6 @@ type Order = { id: string; amount: number; currency: string };
 type Result = { paid: string } | { declined: string };
 type Fields = Record<string, string | number | boolean | Expression>;
 
-/** The form that Stripe's API takes, with expressions of the vault in it. */
-const form = (fields: Fields): URLSearchParams =>
-  new URLSearchParams(Object.entries(fields).map(([name, value]): [string, string] => [name, String(value)]));
-
 const post = async (
   vault: Strongroom,
   { stripeUrl, stripeKey }: Stripe,
@@ -17,12 +13,8 @@ const post = async (
 ): Promise<{ id: string } | { declined: string }> => {
   const response = await vault.proxy.fetch(`${stripeUrl}${path}`, {
     method: 'POST',
-    headers: {
-      authorization: `Bearer ${stripeKey}`,
-      'content-type': 'application/x-www-form-urlencoded',
-      'idempotency-key': key,
-    },
-    body: form(fields).toString(),
+    headers: { authorization: `Bearer ${stripeKey}`, 'idempotency-key': key },
+    form: fields,
   });
   const body = (await response.json()) as { id: string; error?: { code?: string; decline_code?: string } };
   // A decline is an answer of Stripe, not a failure.

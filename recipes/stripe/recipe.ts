@@ -4,6 +4,8 @@ import type { Answer, Place, Received } from '../run.ts';
 import { charge } from './charge.ts';
 
 const methods = new Map<string, string>();
+/** Ids of payments, by the idempotency key: one that is repeated is not another payment. */
+const payments = new Map<string, string>();
 
 export const answer = ({ url, headers, body }: Received): Answer => {
   const fields = new URLSearchParams(body);
@@ -22,9 +24,12 @@ export const answer = ({ url, headers, body }: Received): Answer => {
       status: 402,
       json: { error: { type: 'card_error', code: 'card_declined', decline_code: 'generic_decline' } },
     };
+  const key = String(headers['idempotency-key'] ?? payments.size);
+  const id = payments.get(key) ?? `pi_${payments.size + 1}`;
+  payments.set(key, id);
   return {
     status: 200,
-    json: { id: 'pi_1', object: 'payment_intent', status: 'succeeded', amount: Number(fields.get('amount')) },
+    json: { id, object: 'payment_intent', status: 'succeeded', amount: Number(fields.get('amount')) },
   };
 };
 

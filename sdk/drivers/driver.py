@@ -94,6 +94,8 @@ def prepare(vault, command):
     options = {snake_case(name): value for name, value in command.get("options", {}).items()}
     if command["call"] == "proxy.fetch":
         url, init = arguments
+        if "form" in init:
+            init["data"] = init.pop("form")
         return vault.proxy.request, [init.pop("method"), url], {**init, **options}
     resource, method = command["call"].split(".")
     return getattr(getattr(vault, snake_case(resource)), snake_case(method)), arguments, options

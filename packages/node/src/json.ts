@@ -1,4 +1,4 @@
-// Writes a body as JSON, and refuses what JSON.stringify would drop or change in silence.
+// Writes a body as JSON or as a form, and refuses what would be dropped or changed in silence.
 import { invalidInput } from './errors.ts';
 import { isExpression } from './expressions.ts';
 
@@ -60,4 +60,17 @@ export const writeJson = (operation: string, body: unknown, refusesBraces: boole
     }
   };
   return JSON.stringify(convert(body, '', 0));
+};
+
+/** @throws StrongroomError `invalid_input` for what `writeJson` refuses, and for what is no text, number, boolean or list of these. */
+export const writeForm = (operation: string, form: Record<string, unknown>): string => {
+  const fields = JSON.parse(writeJson(operation, form, true)) as Record<string, unknown>;
+  const pairs = Object.entries(fields).flatMap(([name, value]) =>
+    (Array.isArray(value) ? value : [value]).map((item: unknown): [string, string] => {
+      if (typeof item === 'object')
+        throw invalidInput(operation, name, 'must be a text, a number, a boolean or a list of these', 'wrong_type');
+      return [name, String(item)];
+    }),
+  );
+  return new URLSearchParams(pairs).toString();
 };

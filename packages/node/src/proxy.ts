@@ -1,9 +1,9 @@
 // Sends a request to another API through the vault, which puts the values of tokens in the place of expressions.
 import { checkHeader } from './calls.ts';
-import { writeJson } from './json.ts';
+import { writeForm, writeJson } from './json.ts';
 import type { Transport } from './transport.ts';
 
-export type ProxyInit = Omit<RequestInit, 'redirect'> & {
+export type ProxyInit = Pick<RequestInit, 'method' | 'headers' | 'body' | 'signal'> & {
   /**
    * The vault then sends the request once, and returns the first response again. The client repeats it where an answer is lost. For
    * POST, PUT, PATCH and DELETE. Not the destination's key: that is a header.
@@ -13,10 +13,14 @@ export type ProxyInit = Omit<RequestInit, 'redirect'> & {
   proxyKey?: string;
   /** A body as JSON. A string with `{{` that no expression made is an error. */
   json?: unknown;
+  /** A body as a form, `application/x-www-form-urlencoded`. Strings with `{{` are errors there too. */
+  form?: Record<string, unknown>;
   /** How long the destination has until the head of its response, in ms. */
   timeout?: number;
   traceId?: string;
 };
+
+const OPTIONS = new Set('method headers body json form signal timeout proxyKey idempotencyKey traceId'.split(' '));
 
 const METHODS = ['GET', 'POST', 'PUT', 'PATCH', 'DELETE'];
 
@@ -49,13 +53,24 @@ const hold = async (body: NonNullable<RequestInit['body']>, headers: Headers): P
   return new Uint8Array(await held.arrayBuffer());
 };
 
-const checkInit = ({ method = 'GET', idempotencyKey, json, body }: ProxyInit): void => {
+const checkInit = (init: ProxyInit): void => {
+  const unknown = Object.keys(init).find((name) => !OPTIONS.has(name));
+  if (unknown !== undefined) throw new TypeError(`There is no option ${unknown}.`);
+  const { method = 'GET', idempotencyKey, json, form, body } = init;
   const verb = method.toUpperCase();
   if (!METHODS.includes(verb)) throw new TypeError(`The proxy sends ${METHODS.join(', ')} only.`);
   if (idempotencyKey !== undefined && verb === 'GET')
     throw new TypeError('A GET has no idempotencyKey: it may be repeated as it is.');
-  if (json !== undefined && body !== undefined && body !== null)
-    throw new TypeError('A request has json or body, not both.');
+  if ([json, form, body ?? undefined].filter((each) => each !== undefined).length > 1)
+    throw new TypeError('A request has one of json, form and body.');
+};
+
+/** The body of a request. Says its type in the headers, unless the caller does. */
+const writeBody = (operation: string, { json, form, body }: ProxyInit, headers: Headers): ProxyInit['body'] => {
+  if (json === undefined && form === undefined) return body;
+  const type = form ? 'application/x-www-form-urlencoded' : 'application/json';
+  if (!headers.has('content-type')) headers.set('content-type', type);
+  return form ? writeForm(operation, form) : writeJson(operation, json, true);
 };
 
 /**
@@ -64,19 +79,18 @@ const checkInit = ({ method = 'GET', idempotencyKey, json, body }: ProxyInit): v
  * @throws StrongroomError where the destination did not answer.
  */
 export const proxyFetch = async (transport: Transport, url: string | URL, init: ProxyInit = {}): Promise<Response> => {
-  const { proxyKey, idempotencyKey, json, timeout, traceId, signal, body, method = 'GET' } = init;
+  const { proxyKey, idempotencyKey, timeout, traceId, signal, method = 'GET' } = init;
   checkInit(init);
   const { origin, path } = readTarget(url, proxyKey);
   for (const [name, text] of Object.entries({ traceId, proxyKey, idempotencyKey })) checkHeader(name, text);
   const headers = readHeaders(init.headers);
   const operation = `${method.toUpperCase()} /proxy`;
-  if (json !== undefined && !headers.has('content-type')) headers.set('content-type', 'application/json');
   if (traceId !== undefined) headers.set('svc-trace-id', traceId);
   if (idempotencyKey !== undefined) headers.set('svc-idempotency-key', idempotencyKey);
   headers.set(
     ...((proxyKey === undefined ? ['svc-proxy-url', origin] : ['svc-proxy-key', proxyKey]) as [string, string]),
   );
-  const content = json === undefined ? (body ?? undefined) : writeJson(operation, json, true);
+  const content = writeBody(operation, init, headers) ?? undefined;
   const isHeld = idempotencyKey !== undefined && content !== undefined;
   const sent = isHeld ? await hold(content, headers) : content;
   return (await transport.send({

@@ -27,7 +27,7 @@ import httpx
 
 from ._errors import StrongroomError
 from ._generated import OPERATIONS, AsyncResources, Resources
-from ._json import write_json
+from ._json import write_form, write_json
 from ._transport import NETWORK_ERRORS, AnswerInfo, Clock, Options, Request, Sleep, Steps, Transport
 
 PROXY_METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
@@ -64,7 +64,9 @@ def _read_options(
 def _write_id(operation: str, name: str, value: Any) -> str:
     text = str(value) if isinstance(value, int) else value
     # Nothing, or dots, would lead to another path.
-    if not isinstance(text, str) or text in ("", ".", ".."):
+    if not isinstance(text, str):
+        raise TypeError(f"{operation}: {name} must be an id: a text, not {type(value).__name__}.")
+    if text in ("", ".", ".."):
         raise TypeError(f"{operation}: {name} must be an id.")
     return quote(text, safe="")
 
@@ -160,38 +162,57 @@ def _read_target(url: str, proxy_key: Optional[str]) -> Target:
     return Target(f"{parts.scheme}://{parts.netloc}", path + query)
 
 
+def _write_body(operation: str, given: Mapping[str, Any], headers: Dict[str, str]) -> Any:
+    """The body of a proxied request. Says its type in the headers, unless the caller does."""
+    if sum(given[name] is not None for name in ("json", "data", "content")) > 1:
+        raise TypeError("A request has one of json, data and content.")
+    if given["json"] is not None:
+        headers.setdefault("content-type", "application/json")
+        return write_json(operation, given["json"], True)
+    if given["data"] is not None:
+        if not isinstance(given["data"], Mapping):
+            raise TypeError("data has the fields of a form by their names. A body of bytes or text is content.")
+        headers.setdefault("content-type", "application/x-www-form-urlencoded")
+        return write_form(operation, given["data"])
+    return given["content"]
+
+
+def _write_destination(verb: str, url: str) -> httpx.Request:
+    """What a response of the destination says it is of. It has no headers: the API key is one of those that were sent."""
+    try:
+        return httpx.Request(verb, url)
+    except httpx.InvalidURL:
+        raise TypeError("The URL has a part that is not valid.") from None
+
+
 def _write_proxied(method: str, url: str, given: Mapping[str, Any]) -> Request:
     verb = method.upper()
     if verb not in PROXY_METHODS:
         raise TypeError(f"The proxy sends {', '.join(PROXY_METHODS)} only.")
-    key = given.get("idempotency_key")
+    key = given["idempotency_key"]
     if key is not None and verb == "GET":
         raise TypeError("A GET has no idempotency_key: it may be repeated as it is.")
     operation = f"{verb} /proxy"
-    proxy_key = given.get("proxy_key")
+    proxy_key = given["proxy_key"]
     target = _read_target(url, proxy_key)
     headers = {
         _check_header_name(name): _check_header(f"The header {name}", value)
-        for name, value in (given.get("headers") or {}).items()
+        for name, value in (given["headers"] or {}).items()
     }
-    content = given.get("content")
-    if given.get("json") is not None:
-        if content is not None:
-            raise TypeError("A request has json or content, not both.")
-        headers.setdefault("content-type", "application/json")
-        content = write_json(operation, given["json"], True)
+    content = _write_body(operation, given, headers)
     if key is not None:
         if not isinstance(content, (bytes, str, type(None))):
             raise TypeError("With an idempotency_key, content is bytes or str: each attempt sends it anew.")
         headers["svc-idempotency-key"] = _check_option("idempotency_key", key)
-    if given.get("trace_id") is not None:
+    if given["trace_id"] is not None:
         headers["svc-trace-id"] = _check_option("trace_id", given["trace_id"])
     if proxy_key is None:
         headers["svc-proxy-url"] = target.origin
     else:
         headers["svc-proxy-key"] = _check_option("proxy_key", proxy_key)
-    is_repeatable = key is not None
-    return Request(operation, verb, f"/proxy{target.path}", headers, content, is_repeatable, given.get("timeout"), is_proxied=True)
+    destination = _write_destination(verb, target.path if proxy_key else target.origin + target.path)
+    path = f"/proxy{target.path}"
+    return Request(operation, verb, path, headers, content, key is not None, given["timeout"], destination)
 
 
 def _next_input(
@@ -252,22 +273,59 @@ class Proxy:
     def __init__(self, client: Strongroom) -> None:
         self._client = client
 
-    def request(self, method: str, url: str, **given: Any) -> httpx.Response:
+    def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        data: Optional[Mapping[str, Any]] = None,
+        content: Any = None,
+        headers: Optional[Mapping[str, Any]] = None,
+        proxy_key: Optional[str] = None,
+        idempotency_key: Optional[str] = None,
+        trace_id: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> httpx.Response:
         """Sends a request to another API, with the values of tokens in the place of expressions.
 
-        `json`, `content`, `headers`, `timeout` and `trace_id` are those of the request; with `proxy_key`, the key of a stored proxy,
-        the URL is a path. With `idempotency_key` the vault sends it once, and the client repeats it where an answer is lost. Returns the response of the destination, whatever its status. Raises StrongroomError where it did not answer.
+        The body is `json`, a form in `data`, or `content` as it is. With `proxy_key`, the key of a stored proxy, the URL is a path.
+        With `idempotency_key` the vault sends it once, and the client repeats it where an answer is lost. Returns the response of the
+        destination, whatever its status. Raises StrongroomError where it did not answer.
         """
-        return self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
+        given = {
+            **{"json": json, "data": data, "content": content, "headers": headers, "proxy_key": proxy_key},
+            **{"idempotency_key": idempotency_key, "trace_id": trace_id, "timeout": timeout},
+        }
+        response: httpx.Response = self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
+        return response
 
 
 class AsyncProxy:
     def __init__(self, client: AsyncStrongroom) -> None:
         self._client = client
 
-    async def request(self, method: str, url: str, **given: Any) -> httpx.Response:
+    async def request(
+        self,
+        method: str,
+        url: str,
+        *,
+        json: Any = None,
+        data: Optional[Mapping[str, Any]] = None,
+        content: Any = None,
+        headers: Optional[Mapping[str, Any]] = None,
+        proxy_key: Optional[str] = None,
+        idempotency_key: Optional[str] = None,
+        trace_id: Optional[str] = None,
+        timeout: Optional[float] = None,
+    ) -> httpx.Response:
         """As Proxy.request."""
-        return await self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
+        given = {
+            **{"json": json, "data": data, "content": content, "headers": headers, "proxy_key": proxy_key},
+            **{"idempotency_key": idempotency_key, "trace_id": trace_id, "timeout": timeout},
+        }
+        response: httpx.Response = await self._client._run(self._client._transport.send(_write_proxied(method, url, given)))
+        return response
 
 
 def _write_call(transport: Transport, request: Request) -> Dict[str, Any]:

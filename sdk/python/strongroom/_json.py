@@ -1,10 +1,11 @@
-"""Writes a body as JSON, and refuses what the json module would change in silence."""
+"""Writes a body as JSON or as a form, and refuses what would be changed in silence."""
 
 from __future__ import annotations
 
 import json
 import math
-from typing import Any, Mapping
+from typing import Any, List, Mapping, Tuple
+from urllib.parse import urlencode
 
 from ._errors import StrongroomError, invalid_input
 from ._expressions import Expression, Text
@@ -56,3 +57,14 @@ def write_json(operation: str, body: Any, refuses_braces: bool) -> bytes:
     except UnicodeEncodeError:
         # Half of a surrogate pair: the server refuses it at its place.
         return json.dumps(converted, separators=(",", ":")).encode()
+
+
+def write_form(operation: str, fields: Mapping[str, Any]) -> bytes:
+    """Raises StrongroomError invalid_input for what write_json refuses, and for what is no text, number, boolean or list of these."""
+    pairs: List[Tuple[str, str]] = []
+    for name, value in json.loads(write_json(operation, fields, True)).items():
+        for item in value if isinstance(value, list) else [value]:
+            if item is None or isinstance(item, (dict, list)):
+                raise invalid_input(operation, name, "must be a text, a number, a boolean or a list of these", "wrong_type")
+            pairs.append((name, str(item).lower() if isinstance(item, bool) else str(item)))
+    return urlencode(pairs).encode()

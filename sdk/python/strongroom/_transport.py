@@ -71,8 +71,8 @@ class Request:
     content: Any
     is_repeatable: bool
     timeout: Optional[float]
-    # A destination answers it: its response is passed on.
-    is_proxied: bool = False
+    # A destination answers it: its response is passed on, as one of this request.
+    destination: Optional[httpx.Request] = None
 
 
 @dataclass(frozen=True)
@@ -195,13 +195,14 @@ class Transport:
     def _read(self, request: Request, outcome: Any, attempts: int) -> Any:
         if isinstance(outcome, NETWORK_ERRORS):
             raise read_failure(request, outcome, attempts)
-        if request.is_proxied and "svc-proxy-destination-status" in outcome.headers:
+        if request.destination and "svc-proxy-destination-status" in outcome.headers:
+            outcome.request = request.destination
             return outcome
         found = re.search(r'"rate_limit";r=0;t=(\d{1,6})', outcome.headers.get("ratelimit", ""))
         if found:
             self._paused_until = max(self._paused_until, self.options.clock.now() + float(found[1]))
         self.check(request, outcome, attempts)
-        if request.is_proxied:
+        if request.destination:
             detail = "the answer is not one of the proxy"
             raise StrongroomError(request.operation, "unexpected_answer", detail=detail, status=outcome.status_code, attempts=attempts)
         if not outcome.content:
@@ -232,7 +233,7 @@ class Transport:
                 return self._read(request, outcome, attempts)
             except StrongroomError as error:
                 # The request whose answer was lost has deleted it.
-                if is_unknown and request.method == "DELETE" and not request.is_proxied and error.code == "not_found":
+                if is_unknown and request.method == "DELETE" and not request.destination and error.code == "not_found":
                     return None
                 is_unknown = is_unknown or _may_be_done(outcome)
                 # A server that says when to come again is not one that fails: time limits these retries, not their number.

@@ -50,13 +50,22 @@ const writeType = (schema: Schema, indent = ''): string => {
   }
 };
 
+/** A parameter that may be repeated takes one value as well. */
+const writeInput = ({ in: place, schema }: NonNullable<Operation['input']>): string => {
+  if (place === 'body') return writeType(schema, '  ');
+  const single = (value: Schema): Schema =>
+    value['type'] === 'array' ? { anyOf: [value['items'], value], description: value['description'] } : value;
+  const properties = Object.entries<Schema>(schema['properties']).map(([name, value]) => [name, single(value)]);
+  return writeType({ ...schema, properties: Object.fromEntries(properties) }, '  ');
+};
+
 const camelCase = (name: string): string => name.replaceAll(/_(\w)/g, (_, letter: string) => letter.toUpperCase());
 
 const writeOperationType = (operation: Operation): string => {
   const { id, parameters, input, answer, partial, item } = operation;
   const members = [
     `path: [${parameters.map((name) => `${camelCase(name)}: ${name === 'number' ? 'number' : 'string'}`).join(', ')}]`,
-    `input: [${input ? `${input.in}${input.isRequired ? '' : '?'}: ${writeType(input.schema, '  ')}` : ''}]`,
+    `input: [${input ? `${input.in}${input.isRequired ? '' : '?'}: ${writeInput(input)}` : ''}]`,
     `answer: ${answer ? writeType(answer) : 'void'}`,
     ...(partial ? [`partial: ${writeType(partial)}`] : []),
     ...(item ? [`item: ${writeType(item)}`] : []),

@@ -6,6 +6,7 @@ import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { writeNodeApi } from '../../packages/node-api.ts';
 import { writePythonApi } from '../../sdk/python/generate.ts';
+import { blocksOf, pagesWithCommands } from '../support/pages.ts';
 import { root } from '../support/process.ts';
 
 /** Below node_modules: there the compiler finds the package. */
@@ -26,6 +27,7 @@ export const walk = async () => {
   // @ts-expect-error: there is no such option.
   await vault.tokens.get('id', { retry: 1 });
   const { pagination } = await vault.tokens.list({ type: ['card'], 'metadata.order': '4711' }, { traceId: 'order-1' });
+  await vault.tokens.list({ type: 'card' });
   // @ts-expect-error: there is no such filter.
   await vault.tokens.list({ metadat: '4711' });
   for await (const token of vault.tokens.search({ query: 'type:card' })) {
@@ -44,14 +46,8 @@ export const walk = async () => {
 };
 `;
 
-test('its types are those that a caller needs, in ES modules and CommonJS', async () => {
-  writeFileSync(join(folder, 'package.json'), '{}');
-  const names = 'ref, Strongroom, StrongroomError';
-  writeFileSync(join(folder, 'module.mts'), `import { ${names}, type Token } from '@strongroom/node';\n${use}`);
-  writeFileSync(
-    join(folder, 'common.cts'),
-    `import sdk = require('@strongroom/node');\nconst { ${names} } = sdk;\ntype Token = sdk.Token;\n${use}`,
-  );
+/** Nothing where the compilers find no error. */
+const checkTypes = async (files: string[], more: object = {}): Promise<void> => {
   const compilerOptions = {
     target: 'es2022',
     module: 'node16',
@@ -60,17 +56,36 @@ test('its types are those that a caller needs, in ES modules and CommonJS', asyn
     strict: true,
     noEmit: true,
     skipLibCheck: false,
-    noUncheckedIndexedAccess: true,
+    ...more,
   };
-  writeFileSync(
-    join(folder, 'tsconfig.json'),
-    JSON.stringify({ compilerOptions, files: ['module.mts', 'common.cts'] }),
-  );
+  writeFileSync(join(folder, 'package.json'), '{}');
+  writeFileSync(join(folder, 'tsconfig.json'), JSON.stringify({ compilerOptions, files }));
   for (const compiler of ['typescript', 'typescript-5']) {
     const args = [join(root, 'node_modules', compiler, 'bin/tsc'), '-p', '.'];
     const { stdout } = await promisify(execFile)(process.execPath, args, { cwd: folder }).catch((error) => error);
     expect(stdout, compiler).toBe('');
   }
+};
+
+test('its types are those that a caller needs, in ES modules and CommonJS', async () => {
+  const names = 'ref, Strongroom, StrongroomError';
+  writeFileSync(join(folder, 'module.mts'), `import { ${names}, type Token } from '@strongroom/node';\n${use}`);
+  writeFileSync(
+    join(folder, 'common.cts'),
+    `import sdk = require('@strongroom/node');\nconst { ${names} } = sdk;\ntype Token = sdk.Token;\n${use}`,
+  );
+  await checkTypes(['module.mts', 'common.cts'], { noUncheckedIndexedAccess: true });
+});
+
+test('the programs of the guides are TypeScript too', async () => {
+  const programs = pagesWithCommands.flatMap((page) =>
+    blocksOf(page)
+      .filter(({ language }) => language === 'js')
+      .map(({ code }, at) => ({ name: `${page.replaceAll(/\W/g, '_')}_${at}.mts`, code })),
+  );
+  expect(programs.length).toBeGreaterThanOrEqual(10);
+  for (const { name, code } of programs) writeFileSync(join(folder, name), code);
+  await checkTypes(programs.map(({ name }) => name));
 });
 
 test('what a build generated for the clients follows the document', () => {

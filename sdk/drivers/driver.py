@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import pickle
 import re
 import sys
 import time
@@ -54,6 +55,8 @@ def snake_case(name):
 
 def describe(error):
     if isinstance(error, strongroom.StrongroomError):
+        # As a pool of processes passes it on.
+        error = pickle.loads(pickle.dumps(error))
         names = ("code", "status", "errors", "codes", "trace_id", "attempts")
         told = {name: getattr(error, name) for name in names}
         return {"kind": "StrongroomError", "message": str(error), **{key: value for key, value in told.items() if value is not None}}

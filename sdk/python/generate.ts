@@ -27,6 +27,9 @@ const writeValue = (value: unknown): string => (typeof value === 'boolean' ? (va
 
 const isObject = (schema: Schema): boolean => schema['type'] === 'object' && schema['properties'] !== undefined;
 
+const writeDictionary = ({ properties, additionalProperties: rest }: Schema): string =>
+  `Dict[str, ${properties === undefined && typeof rest === 'object' ? writeType(rest) : 'Any'}]`;
+
 /** A type that can be evaluated when the module is loaded. Objects without a name are dictionaries. */
 const writeType = (schema: Schema): string => {
   if (schema['$ref'] !== undefined) return quote(refName(schema));
@@ -36,7 +39,7 @@ const writeType = (schema: Schema): string => {
   if (values) return `Literal[${values.map(writeValue).join(', ')}]`;
   switch (schema['type']) {
     case 'object':
-      return 'Dict[str, Any]';
+      return writeDictionary(schema);
     case 'array':
       return `List[${schema['items'] ? writeType(schema['items']) : 'Any'}]`;
     case 'integer':
@@ -83,8 +86,15 @@ const typeOfInput = (operation: Operation): string => {
   return isOpen ? `Union[${queryName(operation)}, Mapping[str, Any]]` : queryName(operation);
 };
 
+const writeResult = ({ item, answer }: Operation, isAsync: boolean): string => {
+  if (!answer) return 'None';
+  const type = writeType(answer);
+  const result = item ? `${isAsync ? 'Async' : ''}Listing[${writeType(item)}, ${type}]` : type;
+  return result.replaceAll('"', '');
+};
+
 const writeMethod = (method: string, operation: Operation, isAsync: boolean): string => {
-  const { id, parameters, input, answer, partial, item, takesKey, summary } = operation;
+  const { id, parameters, input, partial, item, takesKey, summary } = operation;
   const ids = parameters.map((name) => `${name}: ${name === 'number' ? 'int' : 'str'}`);
   const given = input
     ? [`${input.in}: ${input.isRequired ? typeOfInput(operation) : `Optional[${typeOfInput(operation)}] = None`}`]
@@ -95,21 +105,26 @@ const writeMethod = (method: string, operation: Operation, isAsync: boolean): st
     ['trace_id', 'Optional[str] = None'],
     ['timeout', 'Optional[float] = None'],
   ] as [string, string][];
-  const signature = ['self', ...ids, ...given, '*', ...options.map(([name, type]) => `${name}: ${type}`)].join(', ');
+  const writeHead = (types: Record<string, string>, result: string): string => {
+    const named = options.map(([name, type]) => `${name}: ${types[name] ?? type}`);
+    const signature = ['self', ...ids, ...given, '*', ...named].join(', ');
+    return `    ${isAsync && !item ? 'async ' : ''}def ${snakeCase(method)}(${signature}) -> ${result}:`;
+  };
   const passed = options.map(([name]) => `${quote(name)}: ${name}`).join(', ');
   const tuple = parameters
     .map((name) => `${name}, `)
     .join('')
     .trimEnd();
-  const result = item
-    ? `${isAsync ? 'Async' : ''}Listing[${writeType(item).replaceAll('"', '')}]`
-    : partial
-      ? 'Any'
-      : answer
-        ? writeType(answer).replaceAll('"', '')
-        : 'None';
+  const result = writeResult(operation, isAsync);
+  const overloads: [string, string][] = partial
+    ? [
+        ['Literal[True]', writeType(partial).replaceAll('"', '')],
+        ['bool = False', result],
+      ]
+    : [];
+  const heads = overloads.map(([type, each]) => `    @overload\n${writeHead({ partial: type }, each)} ...\n`).join('');
   const call = `self._client.${item ? '_list' : '_call'}(${quote(id)}, (${tuple}), ${input?.in ?? 'None'}, {${passed}})`;
-  return `    ${isAsync && !item ? 'async ' : ''}def ${snakeCase(method)}(${signature}) -> ${result}:
+  return `${heads}${writeHead({}, partial ? 'Any' : result)}
         """${summary.replaceAll('"', "'")}."""
         return ${isAsync && !item ? 'await ' : ''}${call}
 `;
@@ -165,7 +180,7 @@ export const writePythonApi = (document: Document): string => {
 # mypy: disable-error-code="no-any-return"
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Literal, Mapping, Optional, TypedDict, Union, overload
 
 if TYPE_CHECKING:
     from ._client import AsyncListing, Listing

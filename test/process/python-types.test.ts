@@ -18,7 +18,8 @@ data: CardData = {"number": "4242424242424242"}
 request: CardTokenRequest = {"type": "card", "data": data}
 card: Token = vault.tokens.create(request)
 number: str = card["id"]
-vault.tokens.list({"type": ["card"], "metadata.order": "4711"})
+next_page: str = vault.tokens.list({"type": ["card"], "metadata.order": "4711"}).page()["pagination"]["next"]
+codes: list[str] = vault.tokens.tokenize(["a"], partial=True)["codes"]["[0]"]
 vault.proxy.request("POST", "https://api.example.com", json={"number": ref(card).path("number")})
 
 async def read(vault: AsyncStrongroom) -> int:
@@ -28,6 +29,9 @@ vault.tokens.create({"type": "card", "data": {}})  # type: ignore
 vault.tokens.get()  # type: ignore
 vault.tokens.get("id", retry=1)  # type: ignore
 vault.tokens.get(7)  # type: ignore
+vault.tokens.list().page()["total"]  # type: ignore
+vault.tokens.tokenize(["a"], partial=True)["error"]  # type: ignore
+vault.proxy.request("POST", "https://api.example.com", jsn={})  # type: ignore
 card["numbr"]  # type: ignore
 `;
 

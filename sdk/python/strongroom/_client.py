@@ -232,16 +232,18 @@ def _next_input(
 
 
 T = TypeVar("T")
+P = TypeVar("P")
 
 
-class Listing(Generic[T]):
+class Listing(Generic[T, P]):
     """All records of a list, page after page: `for token in vault.tokens.list()`. `page()` is the first page, with totals."""
 
     def __init__(self, name: str, given: Any, fetch: Callable[[Any], Any]) -> None:
         self._name, self._given, self._fetch = name, given or {}, fetch
 
-    def page(self) -> Any:
-        return self._fetch(self._given)
+    def page(self) -> P:
+        page: P = self._fetch(self._given)
+        return page
 
     def __iter__(self) -> Iterator[T]:
         given, before = self._given, None
@@ -251,14 +253,15 @@ class Listing(Generic[T]):
             given, before = _next_input(self._name, given, page, before), page["pagination"].get("next")
 
 
-class AsyncListing(Generic[T]):
+class AsyncListing(Generic[T, P]):
     """All records of a list, page after page: `async for token in vault.tokens.list()`. `await page()` is the first page."""
 
     def __init__(self, name: str, given: Any, fetch: Callable[[Any], Awaitable[Any]]) -> None:
         self._name, self._given, self._fetch = name, given or {}, fetch
 
-    async def page(self) -> Any:
-        return await self._fetch(self._given)
+    async def page(self) -> P:
+        page: P = await self._fetch(self._given)
+        return page
 
     async def __aiter__(self) -> AsyncIterator[T]:
         given, before = self._given, None
@@ -385,7 +388,7 @@ class Strongroom(Resources):
     def _call(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Any:
         return self._run(self._transport.send(_write_request(name, ids, given, options)))
 
-    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Listing[Any]:
+    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Listing[Any, Any]:
         return Listing(name, given, lambda page: self._call(name, ids, page, options))
 
     def close(self) -> None:
@@ -441,7 +444,7 @@ class AsyncStrongroom(AsyncResources):
     async def _call(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> Any:
         return await self._run(self._transport.send(_write_request(name, ids, given, options)))
 
-    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> AsyncListing[Any]:
+    def _list(self, name: str, ids: Sequence[Any], given: Any, options: Mapping[str, Any]) -> AsyncListing[Any, Any]:
         return AsyncListing(name, given, lambda page: self._call(name, ids, page, options))
 
     async def close(self) -> None:

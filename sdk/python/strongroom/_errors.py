@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Dict, List, Optional
+import copyreg
+from typing import Any, Dict, List, Optional, Tuple
 
 Faults = Dict[str, List[str]]
 
@@ -45,6 +46,10 @@ class StrongroomError(Exception):
         head = f"{operation}: {'' if status is None else f'{status} '}{code}"
         trace = f" (trace {trace_id})" if trace_id else ""
         super().__init__(f"{head}{f': {text}' if text else ''}{trace}")
+
+    def __reduce__(self) -> Tuple[Any, ...]:
+        """Pools of processes and queues of jobs pickle an error; Exception would make it of its text alone."""
+        return (copyreg.__newobj__, (type(self), *self.args), self.__dict__)  # type: ignore[attr-defined]
 
 
 def invalid_input(operation: str, path: str, text: str, code: str = "invalid") -> StrongroomError:

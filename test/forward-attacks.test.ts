@@ -3,7 +3,7 @@ import { randomUUID } from 'node:crypto';
 import { type ServerResponse } from 'node:http';
 import { gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
-import { openStored } from '../src/modules/proxy/forwards/stored.ts';
+import { openStored } from '../src/modules/proxy/forwards/records.ts';
 import { tokenOf } from './support/reactors.ts';
 import {
   type Answer,

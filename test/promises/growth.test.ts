@@ -305,7 +305,7 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ value }) =>
       run({ config: { bodyBytesMax: Infinity } }, value, 'What is sent'),
-  'modules/proxy/bodies/body prepareBody':
+  'modules/proxy/bodies/expressions prepareBody':
     (run) =>
     ({ text }) => [
       ...forKinds((kind) => run(kind, Buffer.from(text), ['body'], createReferences())),
@@ -402,17 +402,17 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(text, 'utf8', 'body', createReferences(), true),
-  'modules/proxy/bodies/documents documentChecks':
+  'modules/proxy/bodies/json-text documentChecks':
     (run) =>
     ({ text }) => [
       () => run(text, 'query', 'body', createReferences()),
       () => run(`{"a":"${text}`, undefined, 'body', createReferences()),
     ],
-  'modules/proxy/bodies/documents splitChecked':
+  'modules/proxy/bodies/json-text splitChecked':
     (run) =>
     ({ text }) =>
       run(text, 'body', createReferences(), (value: string) => value, []),
-  'modules/proxy/bodies/unread mayHoldExpression':
+  'modules/proxy/bodies/expression-start mayHoldExpression':
     (run) =>
     ({ text }) => [() => run('unread', Buffer.from(text)), () => run('unreadable', Buffer.from(text))],
   'modules/proxy/bodies/charsets decodeLegacy':
@@ -443,19 +443,19 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(text, 'gbk'),
-  'modules/proxy/bodies/utf16 encodeUtf16':
+  'modules/proxy/bodies/text-charset encodeUtf16':
     (run) =>
     ({ text }) =>
       run(text, 'utf-16be'),
-  'modules/proxy/bodies/utf16 isInUtf16':
+  'modules/proxy/bodies/text-charset isInUtf16':
     (run) =>
     ({ text }) =>
       run({ kind: 'undeclared', charset: 'utf8' }, Buffer.from(text, 'utf16le')),
-  'modules/proxy/bodies/utf16 readUtf16':
+  'modules/proxy/bodies/text-charset readUtf16':
     (run) =>
     ({ text }) =>
       run({ kind: 'text', charset: 'utf8' }, Buffer.from(text, 'utf16le'), 'body'),
-  'modules/proxy/bodies/utf16 utf16Of':
+  'modules/proxy/bodies/text-charset utf16Of':
     (run) =>
     ({ text }) =>
       run({ kind: 'text', charset: 'utf8' }, Buffer.from(text)),
@@ -492,7 +492,7 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run({ headers: plain, body: Buffer.from(text) }),
-  'modules/proxy/digests refuseStaleDigests':
+  'modules/proxy/message refuseStaleDigests':
     (run) =>
     ({ headers }) =>
       run(headers, headers),
@@ -564,7 +564,7 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run(Buffer.from(text), text.length, true),
-  'modules/proxy/digests withoutByteHeaders':
+  'modules/proxy/message withoutByteHeaders':
     (run) =>
     ({ headers }) =>
       run(headers),
@@ -720,8 +720,8 @@ const methods: Record<string, Work> = {
 /** Functions that are not called, and why they need not be. */
 const beyond: Record<string, string> = {
   'modules/proxy/bodies/place-rules checkCuts': 'is called by splitRuled and documentChecks, which are called here',
-  'modules/proxy/bodies/utf16 isUtf32': 'looks at four bytes',
-  'modules/proxy/bodies/utf16 mayBeWide': 'looks at two bytes',
+  'modules/proxy/bodies/text-charset isUtf32': 'looks at four bytes',
+  'modules/proxy/bodies/text-charset mayBeWide': 'looks at two bytes',
   'modules/code/args openArgs': 'collects, expands and checks in functions that are called here',
   'modules/code/formulas isCutShort': 'looks at the size of a column',
   'modules/code/service-client answerService': 'compares opened texts, and calls the operations of the API',

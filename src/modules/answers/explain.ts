@@ -10,10 +10,9 @@ import { type By, type Decision, explainDecision, isOnTokens, type Subject } fro
 import type { Permission } from '../access/permissions.ts';
 import { findDeciderFor, mayAnywhere } from '../access/rules.ts';
 import type { Work } from '../access/work.ts';
-import { checkHosts, type Destination } from '../proxy/host-checks.ts';
-import { openRoute, type PinnedProxy, toPinned } from '../proxy/proxy-finder.ts';
+import { checkHosts, type Destination } from '../proxy/dry-run.ts';
+import { openRoute, type PinnedProxy, toPinned, useOf } from '../proxy/proxy-finder.ts';
 import { findUsableProxy } from '../proxy/rows.ts';
-import { useOf } from '../proxy/use.ts';
 import { findBoundChecks } from '../tokens/bound-uses.ts';
 import type { AnswersContext } from './context.ts';
 import { findPlaces, type TokenPlace } from './rows.ts';

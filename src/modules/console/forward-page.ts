@@ -2,8 +2,7 @@
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { maskedText, shownText } from '../code/shown.ts';
 import { listNames, type NamedRow } from '../logs/name-rows.ts';
-import type { ForwardRecord, ShownBody } from '../proxy/forwards/records.ts';
-import { isStoredAt } from '../proxy/forwards/stored.ts';
+import { type ForwardRecord, isStoredAt, type ShownBody } from '../proxy/forwards/records.ts';
 import { findReplay } from '../runs/forward-rows.ts';
 import { copyMenu } from './copy.ts';
 import { onceHeader } from './form-fields.ts';

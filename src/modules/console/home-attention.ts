@@ -13,7 +13,7 @@ import {
   type KeyToWatch,
 } from './home-rows.ts';
 import { NEWEST_ENTRIES } from '../logs/logs.ts';
-import { STORED_MS } from '../proxy/forwards/stored.ts';
+import { STORED_MS } from '../proxy/forwards/records.ts';
 import { isolated } from './list-parts.ts';
 import { errorLine, findRunNames, resourceName, type Run, type RunNames, RUNS_PATH } from './run-record.ts';
 import { addressOf, badge, may, time } from './shell.ts';

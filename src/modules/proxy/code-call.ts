@@ -11,7 +11,7 @@ import { type AppError, invalidInput } from '../../platform/base/errors.ts';
 import { CodeResponse } from '../code/code-errors.ts';
 import { type Call, CallFault, RUN_BYTES_MAX } from '../../platform/sandbox/protocol/sandbox.ts';
 import { readAnswer, type Reservations } from './bodies/take-body.ts';
-import { staleDigests } from './digests.ts';
+import { answerProblem, namedHeaders, readValue, staleDigests } from './message.ts';
 import { badAnswer, forwardingFault } from './faults.ts';
 import type { ProxyForUse } from './proxy-finder.ts';
 import type { AnswerWithin, ProxyAnswer, ProxyRequest } from './request.ts';
@@ -21,7 +21,6 @@ import { CODED_MARK, type CodedText, createCodedTexts } from '../tokens/expressi
 import { EXPRESSION_PLACEHOLDERS_MAX } from '../tokens/expressions/template.ts';
 import { boundedRecord } from '../../platform/json/json-shape.ts';
 import { toFieldError } from '../../platform/http/sentences.ts';
-import { answerProblem, namedHeaders, readValue } from './message.ts';
 import { QUERY_PARAMETERS_MAX, refuseLongTarget, TOO_MANY_PARAMETERS } from './target.ts';
 
 export const answerOfCode = (

@@ -14,7 +14,7 @@ import { CodeResponse } from '../code/code-errors.ts';
 import type { Nesting } from '../code/context.ts';
 import type { Charge } from '../access/allowance.ts';
 import { CodeClaim } from '../tokens/code-claim.ts';
-import { openTokens, type OpenedTokens } from '../tokens/detokenize.ts';
+import { type OpenedTokens, openTokens } from '../tokens/detokenize.ts';
 import type { EchoGuard } from '../tokens/echo/echo-guard.ts';
 import { createExpansion, type Expansion } from '../tokens/expressions/expansion.ts';
 import type { Json } from '../../platform/json/json.ts';
@@ -24,21 +24,18 @@ import { type Reservations, sentOf, type TakenBody } from './bodies/take-body.ts
 import { answerOfCode, requestingDecodable, transformAnswer } from './code-call.ts';
 import { type CodeRule, settleCodes } from './code-rule.ts';
 import type { ProxyContext } from './context.ts';
-import { Delivery } from './delivery.ts';
-import { refuseStaleDigests } from './digests.ts';
+import { Delivery, type ForwardAttempt } from './forwards/attempt.ts';
+import { type Message, refuseStaleDigests } from './message.ts';
 import { answerDryRun, type Leaving } from './dry-run.ts';
-import type { ForwardAttempt } from './forwards/attempt.ts';
 import { askingToSearch } from './guard-answer.ts';
 import { maskOfCode } from './mask-transform.ts';
-import type { Message } from './message.ts';
 import type { Acting } from './proxy-caller.ts';
-import type { ProxyForUse } from './proxy-finder.ts';
-import { readCharge } from './read-charge.ts';
+import { type ProxyForUse, useOf } from './proxy-finder.ts';
+import { readCharge } from './amount-rule.ts';
 import type { AnswerWithin, ProxyRequest, Retry } from './request.ts';
 import type { Run } from '../runs/run.ts';
 import { type Base, destinationOf, refuseLongUrl, spell, type SpelledUrl, type Target } from './target.ts';
 import { type About, transform, type TransformRights } from './transform.ts';
-import { useOf } from './use.ts';
 
 export type NestedRun = Required<Omit<Nesting, 'guard'>> & Pick<Nesting, 'guard'>;
 

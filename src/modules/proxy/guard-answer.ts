@@ -8,13 +8,13 @@ import { codingsOf, decodeStream, isDecodable } from '../../platform/egress/body
 import type { Headers } from '../../platform/egress/headers.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import type { Run } from '../runs/run.ts';
-import { type EchoGuard, echoFault, searchText } from '../tokens/echo/echo-guard.ts';
+import { echoFault, type EchoGuard, searchText } from '../tokens/echo/echo-guard.ts';
 import type { Guarded } from '../tokens/echo/echo-alarm.ts';
 import type { EchoPlace } from '../tokens/echo/echo-output.ts';
 import { createEchoScanner, type EchoSearch } from '../tokens/echo/echo-scanner.ts';
 import { bodyKindOf } from './bodies/body-kind.ts';
 import type { Reservations } from './bodies/take-body.ts';
-import { withoutByteHeaders } from './digests.ts';
+import { withoutByteHeaders } from './message.ts';
 import { type HeldBody, joined, takeUpTo } from './held-body.ts';
 import type { AnswerWithin } from './request.ts';
 

@@ -9,12 +9,14 @@ import { type EchoMode, echoModeOf } from '../access/echo-mode.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import { type DigestKey, memoryDigest, pinDigest, proxyKeyDigest, randomBase62 } from '../../platform/crypto/digest.ts';
 import { sortedJson } from '../../platform/crypto/seal.ts';
-import type { FindPin } from '../access/bounds.ts';
+import type { BoundPlace, FindPin, Use } from '../access/bounds.ts';
 import { hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { createCache } from '../../platform/base/cache.ts';
 import type { Platform } from '../../platform/services/platform.ts';
 import { isRunnableStale } from '../reactors/reactor-finder.ts';
 import { findProxyBeforeCaller, findUsableProxy } from './rows.ts';
+import { canonicalHost } from '../../platform/base/host-names.ts';
+import { maskOfCode } from './mask-transform.ts';
 
 // The sealed part of a stored proxy: destination, transforms, configuration and client certificate.
 // Associated data binds it to its proxy.
@@ -236,3 +238,25 @@ export const findProxyPin =
     const proxy = toPinned(row, openRoute(ctx, tenant_id, await ctx.keyring.tenantKeys(tenant_id), id, row.sealed));
     return { pin: (key) => pinOfProxy(key, proxy), pinOfAmount: (key) => pinOfAmount(key, proxy) };
   };
+
+// What a request of the proxy does with values, for the bounds of tokens and rules.
+
+/** The built-in mask gets the values too, and sends them nowhere. @param placesOf the places of a token in the request. */
+export const useOf = (
+  { hostname }: URL,
+  proxy: PinnedProxy | undefined,
+  placesOf: (token_id: string) => readonly BoundPlace[],
+): Use => ({
+  kind: 'proxy',
+  host: canonicalHost(hostname),
+  proxy: proxy && {
+    id: proxy.id,
+    pin: (key) => pinOfProxy(key, proxy),
+    pinOfAmount: (key) => pinOfAmount(key, proxy),
+    hasAmount: proxy.amount !== undefined,
+  },
+  hasCode: [proxy?.request_transform, proxy?.response_transform].some(
+    (code) => code !== undefined && maskOfCode(code) === undefined,
+  ),
+  placesOf,
+});

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { toMinorUnits } from '../access/allowance.ts';
 import { runAtOnce } from '../../platform/json/slices.ts';
 import { createRandom, type Random } from '../../../test/support/random.ts';
-import { readCharge } from './read-charge.ts';
+import { readCharge } from './amount-rule.ts';
 
 const RUNS = 10_000;
 

@@ -3,21 +3,30 @@
 import { payloadTooLarge } from '../../platform/base/errors.ts';
 import { megabytes } from '../../platform/base/size-text.ts';
 import { EXPANDED_BYTES_MAX } from '../tokens/expressions/meter.ts';
-import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/body.ts';
-import { bodyKindOf, type BodyKind, type Charset, type TextBodyKind } from './bodies/body-kind.ts';
+import { NESTED_MULTIPART_MAX, PARTS_MAX } from './bodies/expressions.ts';
+import { type BodyKind, bodyKindOf, type Charset, type TextBodyKind } from './bodies/body-kind.ts';
 import { isLegacy } from './bodies/charsets.ts';
 import { createMultipartReader } from './bodies/multipart.ts';
 import {
   anyStart,
-  mayContain,
   type ExpressionStart,
+  mayContain,
+  mayHoldExpression,
   percentStart,
   START_OVERLAP_BYTES,
   startOf,
+  type UnsearchedKind,
+  unsearchedOverlap,
 } from './bodies/expression-start.ts';
-import { mayHoldExpression, unsearchedOverlap, type UnsearchedKind } from './bodies/unread.ts';
-import { charsetOfText, isHalfMark } from './bodies/text-charset.ts';
-import { isUtf32, mayBeWide, utf16Of, WIDE_SIGN_BYTES, withoutNuls } from './bodies/utf16.ts';
+import {
+  charsetOfText,
+  isHalfMark,
+  isUtf32,
+  mayBeWide,
+  utf16Of,
+  WIDE_SIGN_BYTES,
+  withoutNuls,
+} from './bodies/text-charset.ts';
 
 /** The error for a larger body that has expressions. */
 export const BODY_TOO_LARGE = `A body with expressions must be at most ${megabytes(EXPANDED_BYTES_MAX)}.`;

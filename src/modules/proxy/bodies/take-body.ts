@@ -16,8 +16,15 @@ import {
   utf16Label,
 } from './body-kind.ts';
 import type { Message } from '../message.ts';
-import { charsetOfText, writeDeclaredEncoding } from './text-charset.ts';
-import { isInUtf16, readUtf16, utf16Of, utf16OfMark, withoutByteOrderMark } from './utf16.ts';
+import {
+  charsetOfText,
+  isInUtf16,
+  readUtf16,
+  utf16Of,
+  utf16OfMark,
+  withoutByteOrderMark,
+  writeDeclaredEncoding,
+} from './text-charset.ts';
 import { isLegacy, legacyCharsetOf, readLegacy } from './charsets.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 import { RUN_BYTES_MAX } from '../../../platform/sandbox/protocol/sandbox.ts';

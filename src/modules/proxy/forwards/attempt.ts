@@ -6,15 +6,14 @@ import type { Work } from '../../access/work.ts';
 import { conflict, failure, unavailable } from '../../../platform/base/errors.ts';
 import { type DigestKey, forwardDigest, idempotencyDigest, sha256OfBytes } from '../../../platform/crypto/digest.ts';
 import type { TenantKeys } from '../../../platform/crypto/keyring.ts';
-import { maskHost, type LogRow } from '../../../platform/db/audit-record.ts';
+import { type LogRow, maskHost } from '../../../platform/db/audit-record.ts';
 import type { Query } from '../../../platform/db/statements.ts';
 import type { Headers } from '../../../platform/egress/headers.ts';
 import type { Run } from '../../runs/run.ts';
 import type { ProxyContext } from '../context.ts';
-import { Delivery } from '../delivery.ts';
-import { type ProxyForUse, pinOfProxy } from '../proxy-finder.ts';
+import { pinOfProxy, type ProxyForUse } from '../proxy-finder.ts';
 import type { AnswerWithin, Retry } from '../request.ts';
-import { type Base, type SpelledUrl, spell, type Target } from '../target.ts';
+import { type Base, spell, type SpelledUrl, type Target } from '../target.ts';
 import { judgeForwards, keepLease, queueUnknown } from '../../runs/forward-leases.ts';
 import {
   beginAgain,
@@ -39,10 +38,62 @@ import {
   STORED_MS,
   type StoredRequest,
   type StoredResponse,
-} from './stored.ts';
+} from './records.ts';
+
+// What happened to the destination of a forwarded request. What must know it, such as the record of a request that may be repeated,
+// asks here and nowhere else.
+
+/**
+ * How far a request got. `nothing`: no byte of it has left the vault. `sent`: some may have, so the destination may have acted.
+ * `answered`: the head of its response has come.
+ */
+type Reached = 'nothing' | 'sent' | 'answered';
+
+/** One attempt to send a request. */
+export class Delivery {
+  #reached: Reached = 'nothing';
+  #status: number | undefined;
+  readonly #beforeSending: (() => Promise<void>) | undefined;
+
+  /** @param beforeSending must resolve before the first byte leaves. Where it rejects, nothing is sent. Undefined costs nothing. */
+  constructor(beforeSending?: () => Promise<void>) {
+    this.#beforeSending = beforeSending;
+  }
+
+  get reached(): Reached {
+    return this.#reached;
+  }
+
+  /** The status of the destination; undefined until it has answered. */
+  get status(): number | undefined {
+    return this.#status;
+  }
+
+  /** The next step sends, or runs code that may. @returns what to wait for before that. */
+  sending = (): Promise<void> | undefined => {
+    if (this.#reached !== 'nothing') return undefined;
+    if (!this.#beforeSending) {
+      this.#reached = 'sent';
+      return undefined;
+    }
+    return this.#beforeSending().then(() => {
+      this.#reached = 'sent';
+    });
+  };
+
+  /** Code that could have sent something has sent nothing. */
+  notSent(): void {
+    if (this.#reached === 'sent') this.#reached = 'nothing';
+  }
+
+  answered(status: number): void {
+    this.#reached = 'answered';
+    this.#status = status;
+  }
+}
 
 /** What is known of the request when its body was read. */
-export type Asked = {
+type Asked = {
   work: Work;
   run: Run;
   retry: Retry;

@@ -10,7 +10,7 @@ import { guardAnswer } from '../guard-answer.ts';
 import { joined, piecesOf, takeUpTo } from '../held-body.ts';
 import type { AnswerWithin } from '../request.ts';
 import type { ForwardAttempt } from './attempt.ts';
-import { hasCodeIn, hasLiteralCode, STORED_BYTES_MAX } from './stored.ts';
+import { hasCodeIn, hasLiteralCode, STORED_BYTES_MAX } from './records.ts';
 
 type Keeping = {
   account: Account;

@@ -11,8 +11,7 @@ import { forward } from '../forward.ts';
 import { findKeyOfProxy, pinOfProxy } from '../proxy-finder.ts';
 import type { ProxyRequest } from '../request.ts';
 import { inProgress, outcomeUnknown } from './attempt.ts';
-import { type ForwardRecord, openRecord, recordOf } from './records.ts';
-import { OF_BODY, type Stored, type StoredRequest } from './stored.ts';
+import { type ForwardRecord, OF_BODY, openRecord, recordOf, type Stored, type StoredRequest } from './records.ts';
 
 export type Replay = {
   id: string;

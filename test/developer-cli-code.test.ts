@@ -55,6 +55,15 @@ test('reactors: run, test code without deploying it, deploy it, list versions, g
     'There is no reactor with the name "Endz". Did you mean "Ends"?\n',
   );
   expect((await run(['reactor', 'run', 'Ends', '--args', '{'])).err).toBe('--args must be JSON.\n');
+  const throwing = write('throws.js', 'module.exports = async () => {\n  throw new TypeError("no");\n};\n');
+  const failed = await run(['reactor', 'test', 'Ends', '--code', throwing]);
+  expect(failed).toMatchObject({
+    code: 1,
+    err: expect.stringMatching(/500 code_failed: .* \(TypeError in line 2, trace /),
+  });
+  expect((await run(['reactor', 'restore', 'Ends', 'x'])).err).toBe(
+    'VERSION must be a number of reactor versions, such as 3.\n',
+  );
 });
 
 test('code of a formula that other reactors have needs --shared', async () => {
@@ -108,6 +117,12 @@ test('a proxy is made and called, and a preview has masks and sends nothing', as
     name: 'secret of Ada',
   });
   expect((await run(['proxy', 'call', `${origin()}/x`, '-i'])).out).toMatch(/^HTTP 200\n/);
+  expect((await run(['proxy', 'call', '/charges'])).err).toContain('a path such as /charges with --proxy NAME');
+  expect((await run(['proxy', 'call', origin(), '--proxy', 'Charges'])).err).toContain(
+    'With --proxy the URL is a path',
+  );
+  // The vault answered: its destination did not.
+  expect((await run(['proxy', 'call', 'https://nothing.invalid/'])).code).toBe(1);
 });
 
 test('a preview says what the proxy would refuse, and a token that is not there', async () => {
@@ -152,7 +167,13 @@ test('API keys are added, rotated at once and after a time, and revoked', async 
   expect([await isValid(second), await isValid(third.key)]).toEqual([true, true]);
   const listed = await json(['api-keys', 'list', 'Rotates']);
   expect(listed.filter(({ expires_at }) => expires_at !== undefined)).toHaveLength(1);
-  expect((await run(['api-keys', 'revoke', third.id])).code).toBe(0);
+  expect(await run(['api-keys', 'revoke', third.id])).toMatchObject({
+    code: 0,
+    err: expect.not.stringContaining('login'),
+  });
+  const { api_key } = await server.newKey(server.tenant, { permissions: ['application:read', 'application:update'] });
+  const own = await run(['api-keys', 'revoke', api_key], { env: { STRONGROOM_API_KEY: api_key } });
+  expect(own).toMatchObject({ code: 0, err: expect.stringContaining('This command used that key') });
   expect(await isValid(third.key)).toBe(false);
   expect((await run(['api-keys', 'revoke', third.id])).code).toBe(5);
   expect((await run(['api-keys', 'rotate', second, '--after', 'soon'])).code).toBe(2);

@@ -61,6 +61,9 @@ test('a profile file that others may use is refused with the chmod that mends it
     }
   }
   execFileSync('chmod', ['600', file]);
+  chmodSync(home, 0o770);
+  expect(await run(['profile', 'list'], { env })).toMatchObject({ code: 3, err: expect.stringContaining('chmod 700') });
+  chmodSync(home, 0o700);
   expect((await run(['token', 'search', 'type:card'], { env })).code).toBe(0);
 });
 
@@ -79,7 +82,7 @@ test('the chosen vault: --profile, then the variables, then the last profile', a
   const login = (name: string, key: string) =>
     run(['login', '--url', server.base_url, '--profile', name], { env, stdin: key });
   await login('one', server.tenant.api_key);
-  await login('two', other.api_key);
+  expect((await login('two', other.api_key)).err).toContain('Back to one: strongroom profile use one');
   const [token] = await json(['token', 'create', '--type', 'token'], { env, stdin: 'x' });
   const get = (words: string[], of: Record<string, string | undefined>) =>
     run(['token', 'get', token.id, ...words], { env: { ...env, ...of } });
@@ -88,6 +91,9 @@ test('the chosen vault: --profile, then the variables, then the last profile', a
   expect((await get([], { STRONGROOM_PROFILE: 'one' })).code).toBe(5);
   expect((await get([], { STRONGROOM_URL: server.base_url, STRONGROOM_API_KEY: server.tenant.api_key })).code).toBe(5);
   expect((await get([], { STRONGROOM_API_KEY: other.api_key })).err).toContain('STRONGROOM_URL is not');
+  const elsewhere = { STRONGROOM_URL: 'https://other.example.com' };
+  expect((await get([], elsewhere)).err).toContain('the profile two has another address');
+  expect((await get(['--profile', 'two'], elsewhere)).code).toBe(0);
   expect((await get(['--profile', 'tow'], {})).err).toBe('There is no profile tow. Did you mean two?\n');
   await run(['profile', 'use', 'one'], { env });
   expect((await get([], {})).code).toBe(5);
@@ -177,10 +183,14 @@ test('a failure is one line on stderr that names the place, with its exit code',
 });
 
 test('a vault that does not answer is exit code 7', async () => {
-  const { code, err } = await run(['token', 'delete', 'x'], {
-    env: { STRONGROOM_URL: `http://127.0.0.1:${await freePort()}` },
-  });
-  expect([code, err]).toEqual([7, expect.stringContaining('ECONNREFUSED')]);
+  const url = `http://127.0.0.1:${await freePort()}`;
+  for (const words of [
+    ['token', 'delete', 'x'],
+    ['login', '--url', url],
+  ]) {
+    const { code, err } = await run(words, { env: { STRONGROOM_URL: url } });
+    expect([code, err]).toEqual([7, expect.stringMatching(new RegExp(`ECONNREFUSED.* \\(${url}\\)\n$`))]);
+  }
 });
 
 test('logs tail prints the newest last, and follows without a gap or a repetition', async () => {
@@ -229,7 +239,10 @@ test('runs are listed and shown', async () => {
   await expect.poll(async () => (await list()).length).toBe(1);
   const [{ id }] = await list();
   expect(await json(['runs', 'show', id])).toMatchObject([{ id, error: 'TypeError', line: 1 }]);
-  expect((await run(['runs', 'list'])).out).toContain('crashed');
+  expect((await run(['runs', 'list'])).out).toMatch(/reactor +Throws +crashed/);
+  expect((await run(['runs', 'show', id])).out).toMatch(/^of +Throws\n/);
+  expect(await json(['runs', 'list', '--resource', 'Throws'])).toMatchObject([{ id }]);
+  expect((await run(['runs', 'list', '--resource', 'Throw'])).err).toContain('Did you mean "Throws"?');
 });
 
 test('names and values cannot steer the terminal', async () => {
@@ -258,6 +271,8 @@ test('completion in bash offers commands and options, after their words', async 
   expect(complete('to')).toEqual(['token']);
   expect(complete('token', '')).toEqual(expect.arrayContaining(['create', 'get', 'search', 'delete']));
   expect(complete('--json', 'logs', 'tail', '--dis')).toEqual(['--disclosure']);
+  expect(complete('logs', 'tail', '--disclosure', 'm')).toEqual(['masked']);
+  expect(complete('runs', 'list', '--outcome', 'c')).toEqual(['crashed', 'cancelled']);
   for (const shell of ['zsh', 'fish']) expect((await run(['completion', shell])).out).toContain('disclosure');
   expect((await run(['completion', 'tcsh'])).code).toBe(2);
 });

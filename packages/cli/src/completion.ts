@@ -14,11 +14,20 @@ const wordsByCommand = (command: Command, path: string[] = []): [path: string, w
   return [[path.join(' '), words], ...children.flatMap((child) => wordsByCommand(child, [...path, child.name()]))];
 };
 
+/** The words that an option takes, by the words of its command and its name. */
+const valuesByOption = (command: Command, path: string[] = []): [option: string, words: string[]][] => [
+  ...command.options.flatMap(({ long, parseArg }): [string, string[]][] => {
+    const { words } = (parseArg ?? {}) as { words?: string[] };
+    return long && words ? [[[...path, long].join(' '), words]] : [];
+  }),
+  ...command.commands.flatMap((child) => valuesByOption(child, [...path, child.name()])),
+];
+
 const cases = (table: [string, string[]][], line: (path: string, words: string) => string): string =>
   table.map(([path, words]) => line(path, words.join(' '))).join('\n');
 
 // A path is the longest known prefix of the typed words that are no options.
-const bash = (table: [string, string[]][]): string => `_strongroom() {
+const bash = (table: [string, string[]][], values: [string, string[]][]): string => `_strongroom() {
   local current="\${COMP_WORDS[COMP_CWORD]}" path="" word at
   for ((at = 1; at < COMP_CWORD; at++)); do
     word="\${COMP_WORDS[at]}"
@@ -30,6 +39,9 @@ const bash = (table: [string, string[]][]): string => `_strongroom() {
         .join('|')}) path="\${path:+$path }$word" ;;
     esac
   done
+  case "$path \${COMP_WORDS[COMP_CWORD-1]}" in
+${cases(values, (option, words) => `    "${option}") COMPREPLY=($(compgen -W "${words}" -- "$current")); return ;;`)}
+  esac
   case "$path" in
 ${cases(table, (path, words) => `    "${path}") COMPREPLY=($(compgen -W "${words}" -- "$current")) ;;`)}
   esac
@@ -38,11 +50,11 @@ ${cases(table, (path, words) => `    "${path}") COMPREPLY=($(compgen -W "${words
 complete -o filenames -F _strongroom strongroom
 `;
 
-const zsh = (table: [string, string[]][]): string => `#compdef strongroom
+const zsh = (table: [string, string[]][], values: [string, string[]][]): string => `#compdef strongroom
 autoload -U +X bashcompinit && bashcompinit
-${bash(table)}`;
+${bash(table, values)}`;
 
-const fish = (table: [string, string[]][]): string =>
+const fish = (table: [string, string[]][], values: [string, string[]][]): string =>
   [
     'function __strongroom_path',
     '  set -l path',
@@ -52,7 +64,10 @@ const fish = (table: [string, string[]][]): string =>
     ...table.flatMap(([path, words]) =>
       words.map((word) => {
         const condition = `test (__strongroom_path) = '${path}'`;
-        const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-f -a ${word}`;
+        const taken = values.find(([option]) => option === `${path} ${word}`)?.[1];
+        const what = word.startsWith('--')
+          ? `-l ${word.slice(2)}${taken ? ` -x -a '${taken.join(' ')}'` : ''}`
+          : `-f -a ${word}`;
         return `complete -c strongroom -n "${condition}" ${what}`;
       }),
     ),
@@ -68,7 +83,7 @@ export const addCompletion = (scope: Scope, program: Command): void =>
     more: 'bash: source <(strongroom completion bash). zsh: the same. fish: strongroom completion fish | source.',
     run: ({ io, args: [shell = ''] }) => {
       if (!Object.hasOwn(shells, shell)) throw usageError('The shell must be bash, zsh or fish.');
-      const script = shells[shell as keyof typeof shells](wordsByCommand(program));
+      const script = shells[shell as keyof typeof shells](wordsByCommand(program), valuesByOption(program));
       if (io.json) io.show({ shell, script });
       else io.print(script.trimEnd());
     },

@@ -1,6 +1,7 @@
 // Adds a command to the program: what each has (--json, --profile), and how its action gets the vault.
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Strongroom } from '@strongroom/node';
+import { withAddress } from './exit-codes.ts';
 import { createIo, type Io, type Surroundings } from './io.ts';
 import { chooseProfile, type Profile } from './profiles.ts';
 
@@ -11,8 +12,8 @@ export type Call<Options> = {
   options: Options & { profile?: string };
   /** The chosen vault. @throws CliError where none is chosen. */
   openVault(): Promise<Strongroom>;
-  /** The address of the chosen vault. */
-  findUrl(): string;
+  /** Address and key of the chosen vault. @throws CliError where none is chosen. */
+  findProfile(): Profile;
 };
 
 /** What commands of a program share. */
@@ -49,13 +50,14 @@ export const define = <Options = object>(scope: Scope, parent: Command, spec: Co
   command.action(async (...given: unknown[]) => {
     const own = given.at(-2) as Call<Options>['options'] & { json?: boolean };
     const io = createIo(scope.surroundings, own.json === true);
-    await spec.run({
-      io,
-      options: own,
-      args: given.slice(0, -2).flat() as (string | undefined)[],
-      openVault: async () => connect(chooseProfile(io, own.profile)),
-      findUrl: () => chooseProfile(io, own.profile).url,
-    });
+    let opened: Profile | undefined;
+    const findProfile = (): Profile => (opened ??= chooseProfile(io, own.profile));
+    const args = given.slice(0, -2).flat() as (string | undefined)[];
+    try {
+      await spec.run({ io, options: own, args, openVault: async () => connect(findProfile()), findProfile });
+    } catch (error) {
+      throw opened ? withAddress(error, opened.url) : error;
+    }
   });
 };
 
@@ -75,13 +77,14 @@ export const wholeNumber =
     return number;
   };
 
-/** For an option with one of these words. */
-export const oneOf =
-  (...words: string[]) =>
-  (text: string): string => {
+/** For an option with one of these words, which completion offers. */
+export const oneOf = (...words: string[]) => {
+  const parse = (text: string): string => {
     if (!words.includes(text)) throw new InvalidArgumentError(`It must be one of ${words.join(', ')}.`);
     return text;
   };
+  return Object.assign(parse, { words });
+};
 
 /** For an option that may be given several times. */
 export const collect = (text: string, before: string[] = []): string[] => [...before, text];

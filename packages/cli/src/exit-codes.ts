@@ -43,12 +43,20 @@ export const usageError = (message: string): CliError => new CliError(message, E
 export const isStrongroomError = (error: unknown): error is StrongroomError =>
   error instanceof Error && error.name === 'StrongroomError';
 
-const exitCodeOf = ({ status, code }: StrongroomError): number => {
+const exitCodeOf = ({ status, code, operation }: StrongroomError): number => {
   if (status === 401 || status === 403) return EXIT.refused;
   if (status === 404) return EXIT.notFound;
-  const isAway = status === undefined ? code !== 'invalid_input' : [502, 503, 504].includes(status);
+  // The vault answers for a destination of its proxy that did not.
+  const isOfDestination = operation.endsWith(' /proxy') && status !== 503;
+  const isAway = status === undefined ? code !== 'invalid_input' : [502, 503, 504].includes(status) && !isOfDestination;
   return isAway || code === 'unexpected_answer' ? EXIT.unreachable : EXIT.failed;
 };
+
+/** Names the address of a vault that did not answer: a profile or a variable may have another one than a person thinks. */
+export const withAddress = (error: unknown, url: string): unknown =>
+  isStrongroomError(error) && error.status === undefined && error.code !== 'invalid_input'
+    ? new CliError(`${error.message} (${url})`, exitCodeOf(error))
+    : error;
 
 /** @returns one line, without control characters, and the exit code. */
 export const describeFailure = (error: unknown): { line: string; exitCode: number } => {

@@ -8,6 +8,7 @@ import {
   readFileSync,
   renameSync,
   rmSync,
+  statSync,
   writeFileSync,
 } from 'node:fs';
 import { homedir } from 'node:os';
@@ -21,6 +22,7 @@ export type Profiles = { current?: string; profiles: Record<string, Profile> };
 
 /** Everyone but the owner. */
 const OTHERS = 0o077;
+const WRITTEN_BY_OTHERS = 0o022;
 const NAME = /^[\w.-]{1,64}$/;
 
 export const profilesPath = ({ env }: Pick<Surroundings, 'env'>): string =>
@@ -58,6 +60,9 @@ export const readProfiles = (io: Pick<Surroundings, 'env'>): Profiles => {
   try {
     // The mode of the open file, not of its name: the name could lead elsewhere a moment later.
     const mode = fstatSync(file).mode & 0o777;
+    const folder = dirname(path);
+    if (statSync(folder).mode & WRITTEN_BY_OTHERS)
+      throw new CliError(`Other users may replace files of ${folder}. Run: chmod 700 ${folder}`, EXIT.file);
     if (mode & OTHERS)
       throw new CliError(
         `The file ${path} has keys, and other users may use it (mode ${mode.toString(8)}). Run: chmod 600 ${path}`,
@@ -125,7 +130,8 @@ const findProfile = ({ profiles }: Profiles, name: string): Profile => {
 
 /**
  * The vault of a command: of --profile, of STRONGROOM_URL and STRONGROOM_API_KEY, of STRONGROOM_PROFILE, of the profile that was
- * used last for `login` or `profile use`, in this order. A key of a variable never goes to the address of a profile.
+ * used last for `login` or `profile use`, in this order. A key of a variable never goes to the address of a profile, and a command
+ * never to another address than that of the variable.
  */
 export const chooseProfile = (io: Io, named: string | undefined): Profile => {
   const { STRONGROOM_API_KEY: key, STRONGROOM_URL: url, STRONGROOM_PROFILE: chosen } = io.env;
@@ -141,5 +147,9 @@ export const chooseProfile = (io: Io, named: string | undefined): Profile => {
       EXIT.refused,
     );
   const profile = findProfile(stored, name);
+  if (named === undefined && url && checkUrl(url, io) !== profile.url)
+    throw usageError(
+      `STRONGROOM_URL is set, and STRONGROOM_API_KEY is not: the profile ${name} has another address. Set both, or neither.`,
+    );
   return toProfile(profile.url, profile.key, io);
 };

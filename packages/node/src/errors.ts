@@ -12,6 +12,9 @@ export type ErrorDetails = {
   errors?: Faults | undefined;
   codes?: Faults | undefined;
   traceId?: string | undefined;
+  /** Name and line of the error of the tenant's code, as far as the server says them. */
+  codeError?: string | undefined;
+  codeLine?: number | undefined;
   retryAfterMs?: number | undefined;
   attempts?: number | undefined;
   cause?: unknown;
@@ -22,9 +25,12 @@ const FAULTS_SHOWN = 3;
 
 /** Sentences of the server that have a subject of their own stand apart from the path. */
 const join = (path: string, text: string): string => `${path}${/^[A-Z]/.test(text) ? ':' : ''} ${text}`;
+/** The message of an error of the tenant's code is a sentence of its author. */
+const joinMessage = (path: string, text: string): string => `${path}: ${text}`;
 
-const describe = ({ detail, errors = {} }: ErrorDetails): string => {
-  const faults = Object.entries(errors).flatMap(([path, texts]) => texts.map((text) => join(path, text)));
+const describe = ({ code, detail, errors = {} }: ErrorDetails): string => {
+  const joined = code === 'code_failed' ? joinMessage : join;
+  const faults = Object.entries(errors).flatMap(([path, texts]) => texts.map((text) => joined(path, text)));
   const more = faults.length > FAULTS_SHOWN ? ` (and ${faults.length - FAULTS_SHOWN} more)` : '';
   return [detail, ...faults.slice(0, FAULTS_SHOWN)].filter((text) => text !== undefined).join('; ') + more;
 };
@@ -44,6 +50,9 @@ export class StrongroomError extends Error {
   declare readonly codes: Faults;
   /** Finds the request in the log of the vault. */
   declare readonly traceId: string | undefined;
+  /** Name of the error of the code of the tenant, and its line. */
+  declare readonly codeError: string | undefined;
+  declare readonly codeLine: number | undefined;
   /** How long the server asks to wait. */
   declare readonly retryAfterMs: number | undefined;
   /** How often the request was sent. */
@@ -52,12 +61,29 @@ export class StrongroomError extends Error {
   constructor(details: ErrorDetails) {
     const { operation, code, status, errors = {}, codes = {}, traceId, retryAfterMs, attempts = 0, cause } = details;
     const text = describe(details);
-    const trace = traceId === undefined ? '' : ` (trace ${traceId})`;
+    const { codeError, codeLine } = details;
+    const line = codeLine === undefined ? '' : ` in line ${codeLine}`;
+    const places = [
+      ...(codeError === undefined ? [] : [`${codeError}${line}`]),
+      ...(traceId === undefined ? [] : [`trace ${traceId}`]),
+    ];
+    const place = places.length === 0 ? '' : ` (${places.join(', ')})`;
     super(
-      `${operation}: ${status === undefined ? '' : `${status} `}${code}${text === '' ? '' : `: ${text}`}${trace}`,
+      `${operation}: ${status === undefined ? '' : `${status} `}${code}${text === '' ? '' : `: ${text}`}${place}`,
       cause === undefined ? undefined : { cause },
     );
-    Object.assign(this, { operation, code, status, errors, codes, traceId, retryAfterMs, attempts });
+    Object.assign(this, {
+      operation,
+      code,
+      status,
+      errors,
+      codes,
+      traceId,
+      codeError,
+      codeLine,
+      retryAfterMs,
+      attempts,
+    });
   }
 }
 

@@ -76,6 +76,11 @@ const readFaults = (value: unknown): Faults | undefined => {
   return Object.values(value).every(areTexts) ? (value as Faults) : undefined;
 };
 
+const readLine = (headers: Headers): number | undefined => {
+  const line = headers.get('svc-code-line');
+  return line !== null && /^\d{1,9}$/.test(line) ? Number(line) : undefined;
+};
+
 /** @param problem of the server, or what a load balancer sent in its place. */
 const readProblem = (operation: string, { response, text }: Answer, attempts: number): StrongroomError => {
   const { status, headers } = response;
@@ -94,6 +99,8 @@ const readProblem = (operation: string, { response, text }: Answer, attempts: nu
     detail: isProblem ? readString(problem['detail']) : 'the answer is not one of the vault',
     ...(isProblem && { errors: readFaults(problem['errors']), codes: readFaults(problem['codes']) }),
     traceId: readString(problem['trace_id']) ?? headers.get('svc-trace-id') ?? undefined,
+    codeError: headers.get('svc-code-error') ?? undefined,
+    codeLine: readLine(headers),
     retryAfterMs: readRetryAfter(headers),
     attempts,
   });

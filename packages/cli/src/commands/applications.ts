@@ -20,7 +20,10 @@ const columns: Columns<Application> = [
   ['type', ({ type }) => type],
   [
     'permissions',
-    ({ permissions, rules }) => [...permissions, ...(rules.length > 0 ? [`${rules.length} rules`] : [])].join(' '),
+    ({ permissions, rules }) =>
+      [...permissions, ...(rules.length > 0 ? [`${rules.length} ${rules.length === 1 ? 'rule' : 'rules'}`] : [])].join(
+        ' ',
+      ),
   ],
   ['last used', ({ last_used_at }) => last_used_at],
 ];
@@ -96,6 +99,12 @@ const showKey = (io: Io, record: { key?: string }, sentence: string): void => {
 /** The public part of a key, as it is or within a key or its beginning `svc_live_ID`. */
 const readKeyId = (given: string): string => /^svc_[a-z]+_([A-Za-z0-9]{16})/.exec(given)?.[1] ?? given;
 
+/** Says that the key of the command itself has ended, or ends. */
+const sayOwn = (io: Io, { key }: { key: string }, id: string): void => {
+  if (readKeyId(key) === id)
+    io.say('This command used that key: store another one with strongroom login, or set STRONGROOM_API_KEY.');
+};
+
 type Found = { application: Application; key: ApiKey };
 
 /** Looks through all applications, because a key does not say whose it is. */
@@ -167,7 +176,7 @@ const addKeys = (scope: Scope, program: Command): void => {
     summary: 'adds an API key like another one, and ends the other: at once, or after a time',
     more: 'KEY is its public part, as api-keys list prints it.',
     options: [['--after <duration>', 'how long the old key still works, such as 15m or 24h']],
-    run: async ({ io, args: [given = ''], options, openVault }) => {
+    run: async ({ io, args: [given = ''], options, openVault, findProfile }) => {
       const ms = options.after === undefined ? undefined : readDuration(options.after);
       const vault = await openVault();
       const { application, key } = await findKey(vault, given);
@@ -180,17 +189,19 @@ const addKeys = (scope: Scope, program: Command): void => {
       if (ms === undefined) await vault.applications.deleteKey(application.id, key.id);
       else await vault.applications.updateKey(application.id, key.id, { name, allowed_addresses, expires_at: ends });
       if (!io.json) io.say(ms === undefined ? `Ended ${key.id}.` : `${key.id} ends at ${ends}.`);
+      sayOwn(io, findProfile(), key.id);
     },
   });
   define(scope, group, {
     signature: 'revoke <key>',
     summary: 'ends one API key, at once',
-    run: async ({ io, args: [given = ''], openVault }) => {
+    run: async ({ io, args: [given = ''], openVault, findProfile }) => {
       const vault = await openVault();
       const { application, key } = await findKey(vault, given);
       await vault.applications.deleteKey(application.id, key.id);
       if (io.json) io.show({ id: key.id, revoked: true });
       else io.say(`Ended ${key.id} of ${JSON.stringify(application.name)}.`);
+      sayOwn(io, findProfile(), key.id);
     },
   });
 };

@@ -97,7 +97,7 @@ const perform = async (io: Io, vault: Strongroom, { state, plan }: Prepared): Pr
   }
 };
 
-const apply = async ({ io, args: [path = ''], options, openVault, findUrl }: Call<ApplyOptions>): Promise<void> => {
+const apply = async ({ io, args: [path = ''], options, openVault, findProfile }: Call<ApplyOptions>): Promise<void> => {
   const { plan: isPlan = false, out, yes = false } = options;
   if (out !== undefined && !isPlan) throw usageError('--out is for --plan.');
   if (out !== undefined && !out.endsWith('.json'))
@@ -118,7 +118,7 @@ const apply = async ({ io, args: [path = ''], options, openVault, findUrl }: Cal
   if (isPlan) return out === undefined ? undefined : keepPlan(io, out, path, prepared);
   if (prepared.plan.steps.length === 0) return;
   if (io.stdin.isTTY && !yes && !kept && path !== '-') {
-    if ((await readLine(io, `Apply to ${findUrl()}? Type yes: `)) !== 'yes')
+    if ((await readLine(io, `Apply to ${findProfile().url}? Type yes: `)) !== 'yes')
       throw new CliError('Nothing was changed.', EXIT.interrupted);
     // A person may think for an hour.
     const again = await prepare(io, vault, source, prune);

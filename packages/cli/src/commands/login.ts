@@ -1,7 +1,7 @@
 // Profiles: the vaults that a person works with.
 import type { Command } from 'commander';
 import { connect, define, defineGroup, type Scope } from '../define.ts';
-import { CliError, describeFailure, usageError } from '../exit-codes.ts';
+import { CliError, describeFailure, usageError, withAddress } from '../exit-codes.ts';
 import { readSecret } from '../input.ts';
 import { checkProfileName, profilesPath, readProfiles, toProfile, writeProfiles } from '../profiles.ts';
 
@@ -32,7 +32,7 @@ export const addLogin = (scope: Scope, program: Command): void => {
       if (options.check) {
         const vault = await connect(profile);
         application = await vault.applications.getOwn().catch((error: unknown) => {
-          const { line, exitCode } = describeFailure(error);
+          const { line, exitCode } = describeFailure(withAddress(error, profile.url));
           throw new CliError(`Nothing was stored. ${line}`, exitCode);
         });
       }
@@ -42,6 +42,9 @@ export const addLogin = (scope: Scope, program: Command): void => {
       io.say(
         `${application.name === undefined ? 'Stored' : `Signed in as ${JSON.stringify(application.name)}`}: profile ${name}, in ${path}.`,
       );
+      const { current } = stored;
+      if (current !== undefined && current !== name)
+        io.say(`Commands use the profile ${name} now. Back to ${current}: strongroom profile use ${current}`);
     },
   });
   define(scope, program, {

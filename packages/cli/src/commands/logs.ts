@@ -1,8 +1,10 @@
 // The log of a tenant, and the runs of its code: what happened last, and what happens now.
 import type { Command } from 'commander';
 import type { Log, Run, Strongroom } from '@strongroom/node';
+import { nearestName } from '../../../../src/platform/base/unknown-names.ts';
 import { define, defineGroup, oneOf, type Scope, wholeNumber } from '../define.ts';
-import { readAll } from '../find.ts';
+import { CliError, EXIT, isStrongroomError } from '../exit-codes.ts';
+import { isId, readAll } from '../find.ts';
 import { cleanText, type Columns, type Io } from '../io.ts';
 
 type Filter = NonNullable<Parameters<Strongroom['logs']['list']>[0]>;
@@ -94,10 +96,38 @@ export const addLogs = (scope: Scope, program: Command): void => {
   addRuns(scope, program);
 };
 
-const runColumns: Columns<Run> = [
+type Names = ReadonlyMap<string, string>;
+
+/** Names of reactors and proxies, by their ids; fewer where the key may not read them. */
+const readNames = async (vault: Strongroom): Promise<Names> => {
+  const lists = [vault.reactors, vault.proxies].map((resource) =>
+    readAll<{ id: string; name: string }>(resource.list({ size: 100 })).catch((error: unknown) => {
+      if (isStrongroomError(error) && error.status === 403) return [];
+      throw error;
+    }),
+  );
+  return new Map((await Promise.all(lists)).flat().map(({ id, name }) => [id, name]));
+};
+
+/** @throws CliError for a name that no reactor and no proxy has, or that several have. */
+const findResourceId = (names: Names, given: string): string => {
+  if (isId(given)) return given;
+  const found = [...names].filter(([, name]) => name === given).map(([id]) => id);
+  if (found.length === 1) return found[0] as string;
+  if (found.length > 1) throw new CliError(`Several have this name. Name one by its id: ${found.join(', ')}.`);
+  const nearest = nearestName(given, names.values());
+  const hint = nearest === undefined ? '' : ` Did you mean "${cleanText(nearest)}"?`;
+  throw new CliError(`There is no reactor and no proxy with the name "${cleanText(given)}".${hint}`, EXIT.notFound);
+};
+
+const nameOf = (names: Names, { resource_id }: Run): string | undefined =>
+  resource_id === undefined ? undefined : (names.get(resource_id) ?? resource_id);
+
+const runColumns = (names: Names): Columns<Run> => [
   ['id', ({ id }) => id],
   ['began', ({ created_at }) => created_at],
   ['kind', ({ kind }) => kind],
+  ['of', (run) => nameOf(names, run)],
   ['outcome', ({ outcome }) => outcome],
   ['status', ({ status }) => status],
   ['ms', ({ duration_ms }) => duration_ms],
@@ -121,18 +151,25 @@ const addRuns = (scope: Scope, program: Command): void => {
         ['--limit <n>', 'how many runs at most; 20 if not given', wholeNumber(1, 10_000)],
         ['--outcome <outcome>', 'only these, such as failed', oneOf(...OUTCOMES)],
         ['--kind <kind>', 'only these', oneOf('reactor', 'proxy', 'transform')],
-        ['--resource <id>', 'only of this reactor or proxy'],
+        ['--resource <name>', 'only of this reactor or proxy, by its name or id'],
       ],
       run: async ({ io, options: { limit = 20, outcome, kind, resource }, openVault }) => {
         const vault = await openVault();
-        const query = { outcome, kind, resource_id: resource, size: Math.min(limit, SIZE) };
-        io.list(await readAll(vault.runs.list(query), limit), runColumns);
+        const isNamed = resource !== undefined && !isId(resource);
+        const names: Names = isNamed || !io.json ? await readNames(vault) : new Map();
+        const resource_id = resource === undefined ? undefined : findResourceId(names, resource);
+        const query = { outcome, kind, resource_id, size: Math.min(limit, SIZE) };
+        io.list(await readAll(vault.runs.list(query), limit), runColumns(names));
       },
     },
   );
   define(scope, group, {
     signature: 'show <id>',
     summary: 'prints one run: how it ended, where, and which tokens it got',
-    run: async ({ io, args: [id = ''], openVault }) => io.show(await (await openVault()).runs.get(id)),
+    run: async ({ io, args: [id = ''], openVault }) => {
+      const vault = await openVault();
+      const run = await vault.runs.get(id);
+      io.show(io.json ? run : { of: nameOf(await readNames(vault), run), ...run });
+    },
   });
 };

@@ -91,7 +91,16 @@ const isJson = (text: string): boolean => {
   }
 };
 
+/** @throws CliError. */
+const checkTarget = (url: string, proxy: string | undefined): void => {
+  if (proxy !== undefined && !url.startsWith('/'))
+    throw usageError('With --proxy the URL is a path, such as /charges: the proxy has the rest.');
+  if (proxy === undefined && !url.startsWith('https://'))
+    throw usageError('The URL must begin with https://, or be a path such as /charges with --proxy NAME.');
+};
+
 const readRequest = async (io: Io, url: string, options: RequestOptions): Promise<SentRequest> => {
+  checkTarget(url, options.proxy);
   const { method, header = [], data } = options;
   const body = data?.startsWith('@') ? await readText(io, data.slice(1)) : data;
   const headers = header.map(readHeader);
@@ -162,7 +171,7 @@ export const addProxies = (scope: Scope, program: Command): void => {
           for (const [name, value] of shown) io.print(cleanText(`${name}: ${value}`));
           io.print('');
         }
-        io.print(cleanText(text, '\n\r\t'));
+        io.print(cleanText(text, '\n\r\t').replace(/\n$/, ''));
       }
       if (response.status >= 400) throw new CliError(`The destination answered ${response.status}.`);
     },

@@ -1,7 +1,7 @@
 // Reactors: run them, try code without deploying it, deploy it, and go back to an earlier version.
 import type { Command } from 'commander';
 import type { CodeVersion, Reactor, ReactorFormula, Strongroom, UpdateReactorFormulaRequest } from '@strongroom/node';
-import { define, defineGroup, type Scope, wholeNumber } from '../define.ts';
+import { define, defineGroup, type Scope } from '../define.ts';
 import { CliError, usageError } from '../exit-codes.ts';
 import { findRecord, readAll } from '../find.ts';
 import { readJsonOption, readText } from '../input.ts';
@@ -93,7 +93,8 @@ const addRuns = (scope: Scope, group: Command): void => {
     run: async ({ io, args: [name = ''], options, openVault }) => {
       const vault = await openVault();
       const input = await readArgs(io, options.args);
-      showResult(io, await vault.reactors.react((await findReactor(vault, name)).id, input));
+      const { id } = await findReactor(vault, name);
+      showResult(io, await vault.reactors.react(id, input));
     },
   });
   define<{ args?: string; code?: string; configuration?: string }>(scope, group, {
@@ -114,7 +115,8 @@ const addRuns = (scope: Scope, group: Command): void => {
         }),
         ...(await readArgs(io, args)),
       };
-      showResult(io, await vault.reactors.test((await findReactor(vault, name)).id, draft));
+      const { id } = await findReactor(vault, name);
+      showResult(io, await vault.reactors.test(id, draft));
     },
   });
 };
@@ -164,7 +166,8 @@ export const addReactors = (scope: Scope, program: Command): void => {
     summary: 'deploys the code of an earlier version again',
     options: [NOTE, SHARED],
     run: async ({ io, args: [name = '', number = ''], options: { note, shared = false }, openVault }) => {
-      const version = wholeNumber(1, 999_999_999)(number);
+      if (!/^[1-9]\d{0,8}$/.test(number)) throw usageError('VERSION must be a number of reactor versions, such as 3.');
+      const version = Number(number);
       const vault = await openVault();
       const reactor = await findReactor(vault, name);
       const { isOwn, formula } = codeOf(reactor);

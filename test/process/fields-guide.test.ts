@@ -15,7 +15,10 @@ const guide = readFileSync(join(root, 'docs/guides/collect-cards.md'), 'utf8');
 /** A test card that the processor declines. */
 const DECLINED = '4000000000000002';
 
-const blockOf = (language: string): string => new RegExp(`\`\`\`${language}\n([^]*?)\`\`\``).exec(guide)?.[1] ?? '';
+/** The block of a language that has these words. */
+const blockOf = (language: string, words: string): string =>
+  [...guide.matchAll(/```(\w+)\n([^]*?)```/g)].find(([block, of]) => of === language && block.includes(words))?.[2] ??
+  '';
 
 describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide, in Chromium', () => {
   let server: TestServer;
@@ -34,10 +37,10 @@ describe.skipIf(!isInstalled('chromium'))('the backend and the page of the guide
     });
     server = await startServerBefore({ 'upstream.test': processor.port });
     const { body } = await server.request('GET', '/fields/integrity.json', { key: null });
-    const page = blockOf('html').replace('sha384-DIGEST', body.versions[body.current]['fields.js']);
+    const page = blockOf('html', '<!doctype html>').replace('sha384-DIGEST', body.versions[body.current]['fields.js']);
     expect(page).toContain(`/fields/${body.current}/fields.js`);
     directory = mkdtempSync(join(tmpdir(), 'strongroom-guide-'));
-    writeFileSync(join(directory, 'server.mjs'), blockOf('js'));
+    writeFileSync(join(directory, 'server.mjs'), blockOf('js', 'createServer('));
     writeFileSync(join(directory, 'page.html'), page);
     const port = await freePort();
     origin = `http://localhost:${port}`;

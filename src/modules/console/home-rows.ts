@@ -76,7 +76,7 @@ WHERE tenant_id = $1 AND application_id = $2::uuid AND hour = ANY ($3::timestamp
   return new Map(rows.map(({ hour, tokens }) => [hour.getTime(), tokens]));
 };
 
-export type StepsDone = { token: boolean; key: boolean; run: boolean; people: boolean };
+type StepsDone = { token: boolean; key: boolean; run: boolean; people: boolean };
 
 /** Whether there is a token, an application beside the first, a run, and anyone else but the owner. */
 export const findStepsDone = async ({ query, tenant_id }: TenantQuery): Promise<StepsDone> => {

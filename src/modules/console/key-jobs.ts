@@ -15,7 +15,7 @@ export const jobs = [
   ['custom', 'Custom', 'Permissions and rules, one by one.'],
 ] as const;
 
-export type Job = (typeof jobs)[number][0];
+type Job = (typeof jobs)[number][0];
 
 export const CUSTOM: Job = 'custom';
 

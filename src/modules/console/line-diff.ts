@@ -1,5 +1,5 @@
 // The lines in which two texts differ, with a few lines around each.
-export type DiffLine = { kind: 'same' | 'added' | 'removed' | 'skipped'; text: string };
+type DiffLine = { kind: 'same' | 'added' | 'removed' | 'skipped'; text: string };
 
 /** Around each change. */
 const CONTEXT_LINES = 3;

@@ -19,7 +19,7 @@ export type Listed<Row> = { page: ListPage<Row> | undefined; problems: FieldSent
 /** Records on a page. If they are too large together for one response of the API, a smaller size is tried. */
 const SIZES = [20, 4, 1] as const;
 
-export const problemsOf = (answer: ApiAnswer): FieldSentences => {
+const problemsOf = (answer: ApiAnswer): FieldSentences => {
   const { errors } = (answer.body ?? {}) as { errors?: FieldSentences };
   return errors ?? { '': problemLines(answer) };
 };

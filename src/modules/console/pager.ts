@@ -3,7 +3,7 @@ import { html, type Html } from '../../platform/http/html.ts';
 import { addressOf } from './shell.ts';
 import { bodyOf, type Visit } from './visit.ts';
 
-export type Pagination = {
+type Pagination = {
   total_items?: number;
   page_number?: number;
   total_pages?: number;

@@ -11,7 +11,7 @@ export type PairsOf = { what: string; max: number };
 /** At the end. */
 const EMPTY_ROWS = 2;
 
-export const pairField = ({ what }: PairsOf, index: number, part: keyof Pair): string => `${what}.${index}.${part}`;
+const pairField = ({ what }: PairsOf, index: number, part: keyof Pair): string => `${what}.${index}.${part}`;
 
 export const pairsOf = (stored: Readonly<Record<string, string>>): Pair[] =>
   Object.entries(stored).map(([name, value]) => ({ name, value: linesOf(value) }));

@@ -66,7 +66,7 @@ const textFields = [
   'form_id',
 ] as const;
 
-export type ProxyField = (typeof textFields)[number];
+type ProxyField = (typeof textFields)[number];
 
 /** A value of the configuration, as typed. */
 export type ConfigurationRow = { name: string; type: 'text' | 'number' | 'yes or no'; value: string };

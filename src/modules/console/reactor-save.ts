@@ -12,7 +12,7 @@ import {
 import { notice } from './shell.ts';
 import { type ApiAnswer, isSuccess, problemLines, type Visit } from './visit.ts';
 
-export type Saved = { editor: Editor; status: number };
+type Saved = { editor: Editor; status: number };
 
 /** The line of a compile error in the API's message. */
 export const lineOf = (sentences: readonly string[]): number | undefined => {

@@ -91,7 +91,7 @@ const rowOf = (rule: StoredRule, index: number): RuleRow => {
 
 const rowsOf = (rules: readonly unknown[]): RuleRow[] => rules.map((rule, index) => rowOf(rule as StoredRule, index));
 
-export const textOfRules = (rules: readonly unknown[]): string =>
+const textOfRules = (rules: readonly unknown[]): string =>
   rules.length === 0 ? '' : JSON.stringify(rules, null, 2);
 
 export const typedRulesOf = (stored: readonly unknown[]): TypedRules => ({

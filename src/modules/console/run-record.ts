@@ -77,7 +77,7 @@ export const destinationLine = ({ destination_host, destination_status }: Run): 
   destination_host !== undefined &&
   html`${isolated(destination_host)} ${destination_status === undefined ? html`<span class="quiet">no answer</span>` : badge(String(destination_status), statusKind(destination_status))}`;
 
-export const isOfReactor = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'reactor';
+const isOfReactor = ({ kind }: Pick<Run, 'kind'>): boolean => kind === 'reactor';
 
 /** The page of what ran; undefined where the role does not open it. @param line of its code. */
 export const resourcePath = (

@@ -40,7 +40,7 @@ import {
   type Visit,
 } from './visit.ts';
 
-export const SETTINGS_PATH = '/console/settings';
+const SETTINGS_PATH = '/console/settings';
 const TENANT = '/tenants/self';
 const DELETE_PATH = `${SETTINGS_PATH}/delete`;
 

@@ -15,7 +15,7 @@ const units = [
 ] as const;
 
 /** How long ago, by the largest unit. */
-export const agoOf = (at: string, now: Date): string => {
+const agoOf = (at: string, now: Date): string => {
   const ms = Math.max(0, now.getTime() - Date.parse(at));
   const [unit, length] = units.find(([, each]) => ms >= each) ?? ['s', 1_000];
   return `${Math.floor(ms / length)} ${unit} ago`;

@@ -8,7 +8,7 @@ import { bodyOf, type Visit } from './visit.ts';
 type Counts = { count: number; first_at: string; last_at: string };
 
 /** Equal entries of the log, as the API folds them. */
-export type TimelineEntry = Counts & {
+type TimelineEntry = Counts & {
   operation: string;
   message: string;
   reason?: string;

@@ -18,7 +18,7 @@ import { consolePage, may, permissionOfPage } from './shell.ts';
 /** A response of the API. `body` is parsed JSON, undefined without JSON. */
 export type ApiAnswer = { status: number; headers: Record<string, unknown>; body: unknown; ms: number };
 
-export type ApiRequest = {
+type ApiRequest = {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   url: string;
   headers?: Record<string, string>;

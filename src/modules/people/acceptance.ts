@@ -30,7 +30,7 @@ export type OpenInvitation = {
   isKnownUser: boolean;
 };
 
-export type AcceptanceInput = Omit<Person, 'email'> & { password: string };
+type AcceptanceInput = Omit<Person, 'email'> & { password: string };
 
 export type AcceptanceResult =
   | { kind: 'accepted'; member: ProvenMember }

@@ -49,10 +49,10 @@ type KnownFor = 'known_place' | 'known_place_of_factor';
 /** A place stays known this long after the last sign-in from there. */
 const KNOWN_PLACE_MS = 90 * DAY_MS;
 
-export type AttemptKind = keyof typeof limits;
+type AttemptKind = keyof typeof limits;
 
 /** What an attempt is counted for. */
-export type AttemptSubject = { account: string; place?: string } | { account?: undefined; place: string };
+type AttemptSubject = { account: string; place?: string } | { account?: undefined; place: string };
 
 type Counting = Pick<PeopleContext, 'config' | 'db' | 'pepper' | 'now'>;
 

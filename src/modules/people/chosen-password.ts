@@ -2,7 +2,7 @@
 import { isAllowedLength } from '../../platform/crypto/password.ts';
 
 /** What an attacker knows about the user, and tries first. */
-export type PasswordContext = {
+type PasswordContext = {
   email: string;
   names: readonly string[];
   tenant_names: readonly string[];

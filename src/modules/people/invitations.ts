@@ -50,10 +50,10 @@ export const linkSecretShape = new RegExp(`^[0-9A-Za-z]{${LINK_SECRET_LENGTH}}$`
 
 export const invitationStatuses = ['PENDING', 'EXPIRED'] as const;
 
-export type InvitationStatus = (typeof invitationStatuses)[number];
+type InvitationStatus = (typeof invitationStatuses)[number];
 
 /** Invitation as the API shows it. Undefined properties are left out. */
-export type InvitationRecord = {
+type InvitationRecord = {
   id: string;
   tenant_id: string;
   email: string;
@@ -147,7 +147,7 @@ const checkMail = ({ config }: PeopleContext): void => {
 const expiryFrom = (now: Date): Date => new Date(now.getTime() + INVITATION_TTL_MS);
 
 /** An invitation that is not written yet. */
-export type InvitationDraft = {
+type InvitationDraft = {
   row: NewInvitation;
   email: string;
   /** Secret of its link. */

@@ -72,7 +72,7 @@ export const resetMemberSecondFactor = async (ctx: Changing, visitor: Visitor, m
 export const MEMBERS_PAGE_SIZE_MAX = 50;
 
 /** Member as the API shows it. Undefined properties are left out. */
-export type MemberRecord = {
+type MemberRecord = {
   id: string;
   tenant_id: string;
   role: Role;

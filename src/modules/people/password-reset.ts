@@ -32,7 +32,7 @@ const RESET_TTL_MS = 30 * 60_000;
 const NOTICE_TTL_MS = 24 * 60 * 60_000;
 
 /** A user whose password may be reset by mail. */
-export type Resettable = {
+type Resettable = {
   user: FoundUser;
   person: Person;
   tenant_names: string[];
@@ -132,7 +132,7 @@ export const findReset = async (ctx: PeopleContext, secret: string): Promise<Res
   return user && findResettable(ctx, user);
 };
 
-export type ResetResult =
+type ResetResult =
   | { kind: 'reset' }
   /** The new password breaks a rule. */
   | { kind: 'refused'; reason: string; email: string }

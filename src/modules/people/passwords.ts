@@ -22,7 +22,7 @@ import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts
 /** 142 bits: cannot be guessed before the user changes it, and can be read out on the telephone. */
 const RESET_PASSWORD_LENGTH = 24;
 
-export type PasswordResult =
+type PasswordResult =
   /** With the secret of the session that replaces this one. */
   | { kind: 'changed'; secret: string }
   | { kind: 'wrong_password' }

@@ -61,7 +61,7 @@ export const listRoles = (): { name: Role; description: string }[] =>
   roles.map((name) => ({ name, description: describeRole(name) }));
 
 /** The permissions of a role. A role of a later version has none. */
-export const permissionsOfRole = (role: Role): ReadonlySet<Permission> => new Set(rights[role]?.permissions);
+const permissionsOfRole = (role: Role): ReadonlySet<Permission> => new Set(rights[role]?.permissions);
 
 /** Whether a member of the role may invite others. */
 export const mayInvite = (role: Role): boolean => permissionsOfRole(role).has('tenant:invitation:create');

@@ -34,7 +34,7 @@ import { countingPassword, isPasswordOf, recordFailedSignIn } from './sign-in.ts
 const RECOVERY_CODES = 10;
 
 /** Revealing a value and changing people or keys need a code that is no older. */
-export const STEP_UP_MS = 10 * 60_000;
+const STEP_UP_MS = 10 * 60_000;
 
 /**
  * A member who has a device gives it, also where a provider signed them in: the device counts in all tenants of the user, and no provider

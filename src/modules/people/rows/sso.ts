@@ -112,7 +112,7 @@ export const deleteDomain = async (
 };
 
 /** `isGenuine`: false for a row that a writer of the database has made or put back. */
-export type StoredIdentity = { member_id: string; user_id: string; isGenuine: boolean };
+type StoredIdentity = { member_id: string; user_id: string; isGenuine: boolean };
 
 const FIND_IDENTITY = `
 SELECT i.tenant_id, i.digest, i.member_id, m.user_id, i.mac FROM sso_identities i

@@ -37,7 +37,7 @@ export type FlowRefusal =
   /** The member did not sign in again at the provider, or as someone else. */
   | 'stale';
 
-export type FlowResult =
+type FlowResult =
   | { kind: 'signed_in'; secret: string; next: string }
   /** The session of the browser was proven again. */
   | { kind: 'proven'; next: string }

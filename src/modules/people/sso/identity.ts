@@ -41,7 +41,7 @@ export type IdentityRefusal =
   | 'full'
   | 'tampered';
 
-export type Found =
+type Found =
   | { kind: 'member'; member: MemberIdentity; subject: Buffer }
   | { kind: IdentityRefusal; member_id?: string };
 

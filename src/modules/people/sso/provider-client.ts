@@ -53,7 +53,7 @@ export type Claims = {
 /** What a flow sends along, and what must come back with it. */
 export type FlowSecrets = { state: string; nonce: string; verifier: string };
 
-export type ProviderClient = {
+type ProviderClient = {
   /** The URL that the browser is led to. @param isAgain a user who is signed in there must sign in again. @throws ProviderFault. */
   authorizationUrl(
     asked: FlowSecrets & { redirect_uri: string; isAgain: boolean; login_hint?: string | undefined },

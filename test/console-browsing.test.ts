@@ -1,6 +1,6 @@
 // What a member leaves in the log by looking around: no refusal, and one row for the tokens of a page.
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { roles, type Role } from '../src/modules/people/roles.ts';
+import { type Role, roles } from '../src/modules/people/roles.ts';
 import { consoleRoutes, furnish, type Furnished, pathOf } from './support/console-pages.ts';
 import { type Browser, join, type Joined } from './support/people.ts';
 import { startServer, type TestServer, type TestTenant } from './support/server.ts';

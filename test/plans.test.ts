@@ -9,8 +9,9 @@ import {
   countWaitingInvitations,
   findKeysToWatch,
   findStepsDone,
-} from '../src/modules/console/home-rows.ts';
-import { findUserOfMember, listSessionsOfMember } from '../src/modules/console/member-rows.ts';
+  findUserOfMember,
+  listSessionsOfMember,
+} from '../src/modules/console/rows.ts';
 import {
   countFailuresByHour,
   countRuns,

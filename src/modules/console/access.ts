@@ -4,8 +4,7 @@ import type { Explanation } from '../answers/explain.ts';
 import type { Simulated } from '../answers/simulate.ts';
 import { permissions } from '../access/permissions.ts';
 import { listNames, type NamedRow } from '../logs/name-rows.ts';
-import { type FieldProblems, selectField, textArea, textInput } from './form-fields.ts';
-import { problemsByPlace, problemsNotice } from './forms.ts';
+import { type FieldProblems, problemsByPlace, problemsNotice, selectField, textArea, textInput } from './forms.ts';
 import { addressOf, badge, consolePage, csrfField, may, notice, recordsTable } from './shell.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
 

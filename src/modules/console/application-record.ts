@@ -3,8 +3,7 @@ import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { DAY_MS } from '../../platform/base/times.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { fieldOfBound } from './bound-fields.ts';
-import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
-import { linesOf, problemsByPlace } from './forms.ts';
+import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf, problemsByPlace } from './forms.ts';
 import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
 import {
   areRulesChosen,

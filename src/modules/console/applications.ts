@@ -4,10 +4,17 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import type { Simulated } from '../answers/simulate.ts';
 import { simulatedCard } from './access.ts';
-import { namesOf } from './actor-names.ts';
+import { isolated, nameSearch, namesOf, pagerOf, readNamedPage } from './list-parts.ts';
 import { type ApplicationForm, offeredPermissions, TRIED_DAYS, typeLabel } from './application-form.ts';
-import { type ApplicationKey, applicationKeysPages, keysList } from './application-keys.ts';
-import { applicationPage, lastUse, newApplicationPage, newKeyPage } from './application-page.ts';
+import {
+  type ApplicationKey,
+  applicationKeysPages,
+  applicationPage,
+  keysList,
+  lastUse,
+  newApplicationPage,
+  newKeyPage,
+} from './application-page.ts';
 import {
   type Application,
   bodyOfForm,
@@ -20,11 +27,8 @@ import {
   problemsOfForm,
   readForm,
 } from './application-record.ts';
-import { isReplayed, linesAbove, LOOK, onceHeader } from './form-fields.ts';
-import { idOf, problemsNotice } from './forms.ts';
-import { isolated } from './list-parts.ts';
+import { idOf, isReplayed, linesAbove, LOOK, onceHeader, problemsNotice } from './forms.ts';
 import { rulesRefusal } from './rule-rows.ts';
-import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
 import { addressOf, badge, consolePage, empty, may, notice, recordsTable } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 

@@ -4,13 +4,13 @@ import { type Bound, type BoundPlace, boundPlaces } from '../access/bounds.ts';
 import {
   checkField,
   type FieldProblems,
+  linesOf,
   listOfLines,
   numberInput,
   numberOf,
   textArea,
   textInput,
-} from './form-fields.ts';
-import { linesOf } from './forms.ts';
+} from './forms.ts';
 
 const listNames = ['hosts', 'proxies', 'reactors'] as const;
 const allowanceNames = ['max_amount', 'currency', 'max_total', 'merchant_id', 'checkout_session_id'] as const;

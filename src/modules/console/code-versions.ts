@@ -2,11 +2,9 @@
 import { notFound } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import type { Permission } from '../access/permissions.ts';
-import { namesOf } from './actor-names.ts';
+import { clipped, isolated, namesOf, pageNumber } from './list-parts.ts';
 import { idOf } from './forms.ts';
 import { diffLines } from './line-diff.ts';
-import { clipped, isolated } from './list-parts.ts';
-import { pageNumber } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, may, notice, recordsTable, type Section, time } from './shell.ts';
 import { bodyOf, type Console, type Visit } from './visit.ts';
 

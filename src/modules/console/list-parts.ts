@@ -1,9 +1,10 @@
-// Parts of console list pages: filter fields with errors, reading a page from the API, and pagers by cursor.
+// Parts of console list pages: filter fields with errors, pages by cursor and by number, a search by name, names of actors.
 import { DAY_MS, HOUR_MS } from '../../platform/base/times.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
-import { invalidAttributes, fieldProblem } from './forms.ts';
+import { findActorNames } from '../logs/names.ts';
+import { fieldProblem, invalidAttributes } from './forms.ts';
 import { addressOf, notice } from './shell.ts';
-import { type ApiAnswer, bodyOf, problemLines } from './visit.ts';
+import { type ApiAnswer, bodyOf, problemLines, type Visit } from './visit.ts';
 
 /** A page of a list in the API. */
 export type ListPage<Row> = {
@@ -174,7 +175,9 @@ export const isolated = (text: string): Html => html`<bdi>${text}</bdi>`;
 
 /** The length of a UUID, which is shown whole so that it can be copied. */
 const SHORT_LENGTH_MAX = 36;
+
 const HEAD_LENGTH = 11;
+
 const TAIL_LENGTH = 8;
 
 /** An id or a digest. Longer than a UUID it is shown without its middle, and whole in the title. */
@@ -183,4 +186,66 @@ export const shortened = (id: string): Html => {
   if (characters.length <= SHORT_LENGTH_MAX) return html`<bdi class="short">${id}</bdi>`;
   const short = `${characters.slice(0, HEAD_LENGTH).join('')}…${characters.slice(-TAIL_LENGTH).join('')}`;
   return html`<bdi class="short" title="${id}">${short}</bdi>`;
+};
+
+// Parts of console list pages by number: reading a page, a search by name, and the pager.
+
+type Pagination = {
+  total_items?: number;
+  page_number?: number;
+  total_pages?: number;
+  total_is_capped?: true;
+};
+
+export type NumberedPage<Row> = { data: Row[]; pagination: Pagination };
+
+/** The page number of a query; 1 for anything else. */
+export const pageNumber = (text: string): string => (/^[1-9]\d{0,8}$/.test(text) ? text : '1');
+
+/** Reads the page of a list that the query selects by name and number. @param url of the list in the API. */
+export const readNamedPage = async <Row>(visit: Visit, url: string): Promise<NumberedPage<Row> & { name: string }> => {
+  const name = visit.query('name');
+  const page = pageNumber(visit.query('page'));
+  const answer = await visit.api({ method: 'GET', url: addressOf(url, { name, page }) });
+  return { name, ...bodyOf<NumberedPage<Row>>(answer) };
+};
+
+/** The form that searches a list by name. */
+export const nameSearch = (path: string, name: string, placeholder: string): Html =>
+  html`<form method="get" action="${path}" class="filters">
+<label>Name<input type="search" name="name" value="${name}" maxlength="400" placeholder="${placeholder}"></label>
+<div class="actions"><button class="second">Find</button>${name !== '' && html`<a href="${path}">All</a>`}</div>
+</form>`;
+
+/**
+ * Undefined for a list of one page.
+ * @param parameters of the page's URL, with the number under `name`.
+ */
+export const pagerOf = (
+  { page_number = 1, total_pages = 1, total_items = 0, total_is_capped }: Pagination,
+  to: { path: string; parameters: Record<string, string | undefined>; name?: string; label: string },
+): Html | undefined => {
+  if (total_pages < 2 && page_number < 2) return undefined;
+  const { path, parameters, name = 'page', label } = to;
+  const link = (number: number, text: string, isThere: boolean): Html =>
+    isThere
+      ? html`<a class="button second small" href="${addressOf(path, { ...parameters, [name]: number === 1 ? undefined : String(number) })}">${text}</a>`
+      : html`<span></span>`;
+  return html`<nav class="pager" aria-label="${label}">
+${link(Math.min(page_number - 1, Math.max(total_pages, 1)), 'Previous', page_number > 1)}
+<span class="quiet">Page ${page_number} of ${total_pages}, ${total_items}${total_is_capped && '+'} in all</span>
+${link(page_number + 1, 'Next', page_number < total_pages)}
+</nav>`;
+};
+
+// Finds the names of applications and members, for pages that show ids of actors. The server looks them up for each member that
+// may read the record which has the id, so that no page asks the API for what its role lacks.
+
+/** Finds names by ids of applications and users. An id without a name belongs to a deleted record. */
+export const namesOf = (
+  { ctx, session }: Visit,
+  ids: readonly (string | undefined)[],
+): Promise<ReadonlyMap<string, string>> => {
+  const wanted = new Set(ids.filter((id) => id !== undefined));
+  return findActorNames(ctx, ctx.db.for(session), [...wanted]);
 };

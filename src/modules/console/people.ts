@@ -1,45 +1,165 @@
-// The people page: lists members and invitations, invites, resends, and removes.
-import { html, type Html } from '../../platform/http/html.ts';
-import { AppError } from '../../platform/base/errors.ts';
-import { resetMemberSecondFactor } from '../people/members.ts';
+// The people pages: lists members and invitations, invites, resends and removes; and the page of a member.
+import { AppError, notFound } from '../../platform/base/errors.ts';
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+import { fullName } from '../access/person.ts';
 import { INVITATION_HOURS } from '../people/invitations.ts';
+import { resetMemberSecondFactor } from '../people/members.ts';
 import { DEFAULT_ROLE, describeRole, givenRoles } from '../people/roles.ts';
+import { copyMenu } from './copy.ts';
 import {
   confirmed,
-  tryAgain,
-  invalidAttributes,
   fieldProblem,
   idOf,
+  invalidAttributes,
   problemsByPlace,
   problemsNotice,
+  tryAgain,
 } from './forms.ts';
-import { isolated } from './list-parts.ts';
-import { memberPages } from './member-page.ts';
-import {
-  changePassword,
-  type Member,
-  MEMBERS,
-  nameOf,
-  PEOPLE_PATH as PATH,
-  removal,
-  roleOf,
-  roleOptions,
-  secondFactorReset,
-} from './member-parts.ts';
+import { isolated, namesOf, type NumberedPage, pageNumber, pagerOf, shortened } from './list-parts.ts';
+import { findUserOfMember, listSessionsOfMember, type MemberSession } from './rows.ts';
 import { visitorOf } from './second-factor.ts';
-import { type NumberedPage, pageNumber, pagerOf } from './pager.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
 import {
   type ApiAnswer,
   bodyOf,
   type Console,
-  type Submission,
   isSuccess,
   type Outcome,
   problemLines,
-  type Visit,
   SIGN_IN_PATH,
+  type Submission,
+  type Visit,
 } from './visit.ts';
+
+// Parts of the pages about members: their names, and the forms that change, reset and remove one.
+
+const PATH = '/console/people';
+
+/** Path in the API. */
+const MEMBERS = '/tenants/self/members';
+
+type Member = {
+  id: string;
+  role: string;
+  user: { id: string; email?: string; first_name?: string; last_name?: string };
+  created_at: string;
+  modified_at?: string;
+  modified_by?: string;
+};
+
+/** Both names; empty for none. */
+const nameOf = ({ user }: Member): string => fullName(user);
+
+const changePassword = html`<a href="/console/password">Change password</a>`;
+
+/** The form that removes a member, or leaves the tenant. */
+const removal = (visit: Visit, member: Member): Html => {
+  const isSelf = member.user.id === visit.session.user_id;
+  if (member.role === 'OWNER') return html`<span class="quiet">The owner cannot be removed</span>`;
+  return confirmed(visit.session, {
+    action: `${PATH}/members/${member.id}/remove`,
+    summary: isSelf ? 'Leave' : 'Remove',
+    question: isSelf
+      ? `You lose all access to ${visit.session.tenant_name}, and are signed out.`
+      : `They lose all access to ${visit.session.tenant_name} now. What they created stays.`,
+    button: isSelf ? `Leave ${visit.session.tenant_name}` : `Remove ${nameOf(member) || 'this member'}`,
+  });
+};
+
+/** Undefined for the owner and oneself, and for a role that does not change members. */
+const secondFactorReset = (visit: Visit, { id, role, user }: Member): Html | undefined =>
+  role === 'OWNER' || user.id === visit.session.user_id || !may(visit.session, 'tenant:member:update')
+    ? undefined
+    : confirmed(visit.session, {
+        action: `${PATH}/members/${id}/second-factor/reset`,
+        summary: 'Reset second factor',
+        question:
+          'For a lost device. Their authenticator app and recovery codes no longer work, and their sessions end.',
+        button: 'Reset the second factor',
+      });
+
+const roleOptions = (chosen: string): Html =>
+  html`${givenRoles.map((role) => html`<option value="${role}"${attribute('selected', role === chosen)}>${role}</option>`)}`;
+
+/** The role, with the form that changes it. */
+const roleOf = ({ session }: Visit, { id, role }: Member): Html =>
+  role === 'OWNER'
+    ? badge(role)
+    : html`${badge(role)}<details class="confirm"><summary>Change</summary><form method="post" action="${PATH}/members/${id}/role">${csrfField(session)}<select name="role" aria-label="Role">${roleOptions(role)}</select> <button class="small">Change the role</button></form></details>`;
+
+// The page of a member: role, sessions, what they did, with the forms that change, reset and remove them.
+
+/** The API lists members by their users. */
+const callFor = (user_id: string): string => addressOf(MEMBERS, { user_id });
+
+const findMember = async (visit: Visit): Promise<Member> => {
+  const id = idOf(visit, 'member');
+  const user_id = await findUserOfMember(visit.ctx.db.for(visit.session), id);
+  if (user_id === undefined) throw notFound('member');
+  const { data } = bodyOf<{ data: Member[] }>(await visit.api({ method: 'GET', url: callFor(user_id) }));
+  const member = data.find((each) => each.id === id);
+  if (member === undefined) throw notFound('member');
+  return member;
+};
+
+const instant = (at: Date | null): Html | undefined => time(at?.toISOString());
+
+const sessionsCard = (sessions: readonly MemberSession[]): Html =>
+  html`<section class="card"><h2>Sessions <span class="quiet">${sessions.length}</span></h2>${
+    sessions.length === 0
+      ? html`<p class="quiet">Not signed in.</p>`
+      : recordsTable('Sessions', sessions, [
+          { label: 'Last seen', cell: ({ seen_at }) => instant(seen_at) },
+          { label: 'Began', cell: ({ created_at }) => instant(created_at) },
+          { label: 'By', cell: ({ sso }) => (sso ? 'single sign-on' : 'password') },
+          {
+            label: 'Second factor',
+            cell: ({ second_factor_at }) => instant(second_factor_at) ?? html`<span class="quiet">not given</span>`,
+          },
+          { label: 'Ends at the latest', cell: ({ expires_at }) => instant(expires_at) },
+        ])
+  }<p class="hint">Last seen is written once a minute.</p></section>`;
+
+const row = (name: string, content: HtmlValue): Html => html`<dt>${name}</dt><dd>${content}</dd>`;
+
+const recordCard = (visit: Visit, member: Member, names: ReadonlyMap<string, string>): Html => {
+  const { id, user, created_at, modified_at, modified_by } = member;
+  const changer = modified_by === undefined ? undefined : html` by ${isolated(names.get(modified_by) ?? modified_by)}`;
+  return html`<section class="card"><h2>Record</h2><dl>
+${row('E-mail', isolated(user.email ?? ''))}
+${row('Role', roleOf(visit, member))}
+${row('Since', time(created_at))}
+${modified_at !== undefined && row('Changed', html`${time(modified_at)}${changer}`)}
+${row('Id', shortened(id))}
+${row('User id', shortened(user.id))}</dl>
+${may(visit.session, 'log:read') && html`<p><a href="${addressOf('/console/logs', { actor_id: user.id })}">What they did, in the log</a></p>`}</section>`;
+};
+
+const showMember = async (visit: Visit): Promise<string> => {
+  const { ctx, session } = visit;
+  const member = await findMember(visit);
+  const isSelf = member.user.id === session.user_id;
+  const [sessions, names] = await Promise.all([
+    listSessionsOfMember(ctx.db.for(session), member.id, { now: ctx.now(), idleMs: ctx.config.sessionIdleMs }),
+    namesOf(visit, [member.modified_by]),
+  ]);
+  const name = nameOf(member) || 'A member';
+  return consolePage(session, {
+    title: name,
+    section: 'People',
+    main: html`<p class="quiet"><a href="${PATH}">People</a></p>
+<div class="heading"><h1>${isolated(name)}</h1>${isSelf && badge('you')}</div>
+${copyMenu(visit, { id: member.id, call: { path: callFor(member.user.id) } })}
+<div class="columns"><div>${sessionsCard(sessions)}</div>
+<div>${recordCard(visit, member, names)}
+<section class="card"><h2>Access</h2>${isSelf && html`<p>${changePassword}</p>`}${secondFactorReset(visit, member)}
+${removal(visit, member)}</section></div></div>`,
+  });
+};
+
+const memberPages = (console: Console): void => {
+  console.get(`${PATH}/members/:id`, showMember);
+};
 
 const INVITATIONS = '/tenants/self/invitations';
 

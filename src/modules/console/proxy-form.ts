@@ -1,24 +1,46 @@
-// The form that makes or changes a stored proxy: every attribute has a field of its own.
-import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
+// The form that makes, changes and deletes a stored proxy: every attribute has a field of its own.
+import { AppError } from '../../platform/base/errors.ts';
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
+import { listNames, type NamedRow } from '../logs/name-rows.ts';
 import { KEPT_STATUSES } from '../proxy/code-rule.ts';
-import type { NamedRow } from '../logs/name-rows.ts';
 import {
   checkField,
+  codeArea,
   echoGuardField,
+  fieldProblem,
   findProblems,
+  idOf,
+  invalidAttributes,
+  linesAbove,
+  LOOK,
   numberInput,
+  onceHeader,
+  problemsNotice,
   selectField,
   textArea,
   textInput,
-} from './form-fields.ts';
-import { codeArea, fieldProblem, invalidAttributes, typedText } from './forms.ts';
-import { isolated } from './list-parts.ts';
-import { type ConfigurationRow, configurationTypes, type ProxyForm, rowField, withEmptyRows } from './proxy-record.ts';
-import { lineOf } from './reactor-save.ts';
-import { consolePage, csrfField, time } from './shell.ts';
-import type { Visit } from './visit.ts';
+  typedText,
+} from './forms.ts';
+import { isolated, namesOf } from './list-parts.ts';
+import {
+  bodyOfProxyForm,
+  type ConfigurationRow,
+  configurationTypes,
+  formOfProxy,
+  keptFields,
+  problemsOfProxyForm,
+  type Proxy,
+  type ProxyForm,
+  readProxyForm,
+  rowField,
+  seenOf,
+  withEmptyRows,
+} from './proxy-record.ts';
+import { lineOf } from './reactor-actions.ts';
+import { addressOf, consolePage, csrfField, may, notice, time } from './shell.ts';
+import { bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
 const codeRuleFields = (form: ProxyForm): Html => html`<fieldset><legend>Security codes</legend>
 ${selectField(form, {
@@ -116,7 +138,7 @@ ${stored && checkField(form, { name: 'no_certificate', label: 'Remove the certif
 };
 
 /** @param applications that the form offers. */
-export const proxyFormPage = (
+const proxyFormPage = (
   { session }: Pick<Visit, 'session'>,
   form: ProxyForm,
   applications: readonly NamedRow[],
@@ -137,5 +159,74 @@ ${configurationCard(form)}
 ${transformsCard(form)}
 ${certificateCard(form)}
 <div class="actions"><button>${proxy ? 'Save' : 'Create proxy'}</button><a href="${path}">Cancel</a></div></form>`,
+  });
+};
+
+// The pages that make, change and delete a stored proxy, by the API.
+
+const PATH = '/console/proxies';
+
+/** Applications that the form names, the newest first. */
+const APPLICATIONS_MAX = 100;
+
+export const findStoredProxy = async (visit: Visit): Promise<Proxy> =>
+  bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
+
+const show = async (visit: Visit, form: ProxyForm, above?: Parameters<typeof proxyFormPage>[3]): Promise<string> => {
+  const applications = await listNames(visit.ctx.db.for(visit.session), 'application', APPLICATIONS_MAX);
+  const id = form.proxy?.application_id;
+  if (id !== undefined && !applications.some((each) => each.id === id))
+    applications.push({ id, name: (await namesOf(visit, [id])).get(id) ?? id });
+  return proxyFormPage(visit, form, applications, above);
+};
+
+const save = async (submission: Submission, proxy: Proxy | undefined): Promise<Outcome> => {
+  const form = readProxyForm(proxy, submission.field);
+  const refuse = async (status: number, problems: ProxyForm['problems'], lines: readonly string[]) => {
+    const heading = proxy ? 'The proxy was not saved.' : 'The proxy was not created.';
+    return { status, page: await show(submission, { ...form, problems }, problemsNotice(heading, lines)) };
+  };
+  if (proxy && form.typed.seen !== seenOf(proxy)) {
+    const sentence =
+      'This proxy was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+    const current = { ...form, typed: { ...form.typed, seen: seenOf(proxy) } };
+    return { status: 409, page: await show(submission, current, notice('warn', sentence)) };
+  }
+  const { json, problems: found } = bodyOfProxyForm(form);
+  if (!json) return refuse(422, found, [LOOK]);
+  const answer = await submission.api({
+    method: proxy ? 'PUT' : 'POST',
+    url: proxy ? `/proxies/${proxy.id}` : '/proxies',
+    headers: proxy ? {} : onceHeader(submission.field),
+    json,
+    // The member gives the rights of the application to callers and code, and holds all of them.
+    withAllGrants: true,
+  });
+  if (isSuccess(answer)) {
+    const done = proxy ? 'saved' : 'made';
+    return { seeOther: addressOf(`${PATH}/${(answer.body as Proxy).id}`, { done }) };
+  }
+  const problems = problemsOfProxyForm(form, answer);
+  return refuse(answer.status, problems, linesAbove(problems, answer));
+};
+
+export const proxySavePages = (console: Console): void => {
+  console.get(`${PATH}/new`, (visit) => show(visit, formOfProxy(undefined, visit.ctx.newUuid())));
+  console.postAfterCode(`${PATH}/new`, (submission) => save(submission, undefined), keptFields);
+  console.get(`${PATH}/:id/edit`, async (visit) => {
+    // The form has the values of the configuration, which may be keys of other services.
+    if (!may(visit.session, 'proxy:update')) throw new AppError('forbidden', 'Your role does not change proxies.');
+    if (visit.stepUp !== undefined) return { seeOther: visit.stepUp };
+    return show(visit, formOfProxy(await findStoredProxy(visit), ''));
+  });
+  console.postAfterCode(
+    `${PATH}/:id/edit`,
+    async (submission) => save(submission, await findStoredProxy(submission)),
+    keptFields,
+  );
+  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
+  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
+    bodyOf(await submission.api({ method: 'DELETE', url: `/proxies/${idOf(submission, 'proxy')}` }));
+    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
   });
 };

@@ -3,9 +3,8 @@ import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import type { AmountRule } from '../proxy/amount-rule.ts';
 import type { CodeRule } from '../proxy/code-rule.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
-import { type FieldProblems, listOfLines, numberedLines, numberOf } from './form-fields.ts';
+import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf, problemsByPlace } from './forms.ts';
 import { parseJson } from '../../platform/json/json.ts';
-import { linesOf, problemsByPlace } from './forms.ts';
 import type { ApiAnswer } from './visit.ts';
 
 type Value = string | number | boolean;

@@ -3,8 +3,7 @@
 import type { Bound } from '../access/bounds.ts';
 import { type Permission, permissions } from '../access/permissions.ts';
 import { boundOf, readBound, type TypedBound, typedBoundOf } from './bound-fields.ts';
-import { numberOf } from './form-fields.ts';
-import { jsonRefusal } from './forms.ts';
+import { jsonRefusal, numberOf } from './forms.ts';
 
 /** Applications with more rules are changed as JSON: a form has at most 400 fields. */
 export const RULE_ROWS_MAX = 10;
@@ -91,8 +90,7 @@ const rowOf = (rule: StoredRule, index: number): RuleRow => {
 
 const rowsOf = (rules: readonly unknown[]): RuleRow[] => rules.map((rule, index) => rowOf(rule as StoredRule, index));
 
-const textOfRules = (rules: readonly unknown[]): string =>
-  rules.length === 0 ? '' : JSON.stringify(rules, null, 2);
+const textOfRules = (rules: readonly unknown[]): string => (rules.length === 0 ? '' : JSON.stringify(rules, null, 2));
 
 export const typedRulesOf = (stored: readonly unknown[]): TypedRules => ({
   rules: textOfRules(stored),

@@ -1,8 +1,7 @@
 // A run as the API returns it, with the names of its resource and its caller, and the parts that pages show of it.
 import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { findNames, type NamedRow } from '../logs/name-rows.ts';
-import { namesOf } from './actor-names.ts';
-import { isolated, shortened } from './list-parts.ts';
+import { isolated, namesOf, shortened } from './list-parts.ts';
 import { badge, may } from './shell.ts';
 import type { Visit } from './visit.ts';
 

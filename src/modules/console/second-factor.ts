@@ -1,17 +1,65 @@
-// The page that asks for a passkey or a code: after the password, and again before sensitive operations.
-import { attribute, html } from '../../platform/http/html.ts';
-import { originOf } from '../access/authenticate.ts';
+// The page that asks for a passkey or a code, after the password and before sensitive operations; and where it leads next.
+import { notFound } from '../../platform/base/errors.ts';
+import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { brand, pageOf } from '../../platform/http/pages.ts';
 import { readSessionSecret } from '../../platform/http/session-cookie.ts';
+import { originOf } from '../access/authenticate.ts';
 import { readDevices } from '../people/devices.ts';
-import { passkeyPlaceOf } from '../people/passkey-place.ts';
+import { passkeyPlaceOf } from '../people/passkey-records.ts';
 import { askForPasskey, givePasskey } from '../people/passkeys.ts';
 import { giveCode, type Visitor } from '../people/second-factor.ts';
-import { notFound } from '../../platform/base/errors.ts';
-import { parseNext } from './next.ts';
-import { passkeyForm, passkeyRefusals } from './passkey-forms.ts';
+import type { Session } from '../people/sessions.ts';
 import { csrfField } from './shell.ts';
 import { CODE_PATH, type Console, PASSKEY_CODE_PATH, type Visit } from './visit.ts';
+
+// The page to continue with after signing in.
+
+export const HOME = '/console';
+
+const NEXT_LENGTH_MAX = 2_000;
+
+/** Only a page of the console, in any spelling of the URL. */
+export const parseNext = (text: unknown): string => {
+  const isValid = typeof text === 'string' && text.length <= NEXT_LENGTH_MAX && /^\/[\x21-\x5b\x5d-\x7e]*$/.test(text);
+  // Parsed like a browser does, relative to a host that does not exist.
+  const url = isValid ? URL.parse(text, 'https://vault.invalid') : null;
+  if (url?.host !== 'vault.invalid') return HOME;
+  const isPage = url.pathname === HOME || url.pathname.startsWith(`${HOME}/`);
+  return isPage && !/^\/console\/(?:sign-|second-factor|sso\/)/.test(url.pathname) ? url.pathname + url.search : HOME;
+};
+
+// Forms that a script completes with a passkey. Without the script they say so, and other ways stay open.
+
+/**
+ * @param form.options for the browser, as JSON.
+ * @param form.fields more of the form.
+ */
+export const passkeyForm = (
+  session: Session,
+  form: {
+    kind: 'create' | 'use';
+    action: string;
+    options: string;
+    heading: string;
+    text: HtmlValue;
+    button: string;
+    fields?: Html;
+  },
+): Html => html`<form method="post" action="${form.action}" class="card" data-passkey="${form.kind}" data-options="${form.options}">
+<h2>${form.heading}</h2>${csrfField(session)}${form.fields}<input type="hidden" name="answer">
+<p>${form.text}</p>
+<p class="problem" role="alert" data-problem></p>
+<p class="quiet" data-off>Passkeys need JavaScript, and a browser that has them. This one does not offer them here.</p>
+<button hidden data-on>${form.button}</button>
+</form>`;
+
+/** Why an answer was refused, as a sentence. */
+export const passkeyRefusals = {
+  late: 'The page was open for more than five minutes, or was used before. Try again.',
+  refused: 'This passkey was refused. Try again, or use another way.',
+  cloned:
+    'This passkey was refused: a copy of it was used meanwhile. Use another way to sign in, then remove this passkey.',
+} as const;
 
 /** @throws notFound without a cookie, which a session cannot be without. */
 export const visitorOf = ({ ctx, session, request }: Visit): Visitor => {

@@ -2,18 +2,22 @@
 import { AppError } from '../../platform/base/errors.ts';
 import { html, type HtmlValue } from '../../platform/http/html.ts';
 import { METADATA_KEYS_MAX } from '../tokens/token-request.ts';
-import { type FieldProblems, linesAbove, LOOK, textInput } from './form-fields.ts';
-import { problemsByPlace, problemsNotice } from './forms.ts';
 import {
   fieldOfPair,
+  type FieldProblems,
+  linesAbove,
+  LOOK,
   type Pair,
   pairsFields,
   type PairsOf,
   pairsOf,
+  problemsByPlace,
+  problemsNotice,
   problemsOfPairs,
   readPairs,
   recordOfPairs,
-} from './pair-rows.ts';
+  textInput,
+} from './forms.ts';
 import { addressOf, consolePage, csrfField, may, notice } from './shell.ts';
 import { headingOf, type ShownToken, tokenPath, tokenUrl } from './token-parts.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';

@@ -1,15 +1,33 @@
-// The page of a token: its record, children and last log entries, with forms to reveal, link and delete.
+// The page of a token: its record, children and last log entries, with forms to reveal, link, bind and delete.
 // Only the reveal form shows the value, and the log says so.
-import { attribute, html, type Html } from '../../platform/http/html.ts';
 import { AppError } from '../../platform/base/errors.ts';
+import { attribute, html, type Html } from '../../platform/http/html.ts';
+import { describeBound } from '../access/bound-words.ts';
 import { fullName } from '../access/person.ts';
 import { parseReason, REASON_LENGTH_MAX, type RevealReason } from '../access/reveal-reason.ts';
 import { mayReveal } from '../people/roles.ts';
-import { namesOf } from './actor-names.ts';
+import { boundInputs, boundOf, fieldOfBound, readBound, type TypedBound, typedBoundOf } from './bound-fields.ts';
 import { copyMenu } from './copy.ts';
-import { textInput } from './form-fields.ts';
-import { fieldProblem, invalidAttributes } from './forms.ts';
-import { fetchPage, cursorPager, isolated, type Listed, otherProblems, statusOf, totalOf } from './list-parts.ts';
+import {
+  confirmed,
+  fieldProblem,
+  type FieldProblems,
+  invalidAttributes,
+  linesAbove,
+  problemsByPlace,
+  problemsNotice,
+  textInput,
+} from './forms.ts';
+import {
+  cursorPager,
+  fetchPage,
+  isolated,
+  type Listed,
+  namesOf,
+  otherProblems,
+  statusOf,
+  totalOf,
+} from './list-parts.ts';
 import {
   addressOf,
   badge,
@@ -22,6 +40,7 @@ import {
   shownJson,
   time,
 } from './shell.ts';
+import { tokenEditPages } from './token-edit.ts';
 import {
   headingOf,
   maskBlock,
@@ -32,20 +51,75 @@ import {
   tokenPath,
   tokenUrl,
 } from './token-parts.ts';
-import { tokenEditPages } from './token-edit.ts';
-import { type BoundForm, boundCard, removeBound, saveBound } from './token-bound.ts';
-import { pictureCard } from './token-picture.ts';
-import { findTimeline, sameTokens, type Timeline, timelineCard } from './token-timeline.ts';
+import { findTimeline, pictureCard, sameTokens, type Timeline, timelineCard } from './token-timeline.ts';
 import {
   type ApiAnswer,
   bodyOf,
   type Console,
-  type Submission,
   isSuccess,
   type Outcome,
   problemLines,
+  type Submission,
   type Visit,
 } from './visit.ts';
+
+// Shows where a token's value may go, on its page: the bound in words, and a form that changes it.
+
+type BoundForm = { typed: TypedBound; problems: FieldProblems; lines: readonly string[]; status: number };
+
+const CHANGES = 'token:update';
+
+/** @param refused the form as it was typed, where the API refused it. */
+const boundCard = (visit: Visit, token: ShownToken, refused: BoundForm | undefined): Html | undefined => {
+  const { session } = visit;
+  const { id, bound_to, uses, spent } = token;
+  const mayChange = may(session, CHANGES);
+  if (bound_to === undefined && !mayChange) return undefined;
+  const words = describeBound(bound_to);
+  const { typed, problems } = refused ?? { typed: typedBoundOf(bound_to), problems: new Map() };
+  const action = `${tokenPath(id)}/bound`;
+  const change = html`<details${refused && html` open`}><summary>${bound_to ? 'Change the bound' : 'Bind the value'}</summary>
+<form method="post" action="${action}">${csrfField(session)}
+${refused && problemsNotice('The bound was not changed.', refused.lines)}
+${boundInputs(typed, problems)}
+<p class="quiet">With a host, a proxy or a reactor, nobody reads the value any more: every page and every key sees the mask.</p>
+<button>Save the bound</button></form></details>`;
+  const remove = confirmed(session, {
+    action: `${action}/remove`,
+    summary: 'Remove the bound',
+    question: 'The value may then go wherever the permissions of keys let it go.',
+    button: 'Remove the bound',
+  });
+  return html`<section class="card"><h2>Where the value may go</h2>
+${bound_to ? html`<ul>${words.map((word) => html`<li><bdi>${word}</bdi></li>`)}</ul>` : html`<p class="quiet">Wherever the permissions of keys let it go.</p>`}
+${uses !== undefined && html`<p>${uses} of ${bound_to?.max_uses} uses are counted.</p>`}
+${spent !== undefined && html`<p>${spent} of ${bound_to?.allowance?.max_total} ${bound_to?.allowance?.currency} are charged, in minor units.</p>`}
+${mayChange && html`${change}${bound_to && remove}`}</section>`;
+};
+
+/** Under a rule that reveals, where the role has one: a bound that becomes wider needs it. The answer has the mask at most. */
+const patchBound = (submission: Submission, id: string, bound_to: object | null): Promise<ApiAnswer> =>
+  submission.api({
+    method: 'PATCH',
+    url: tokenUrl(id),
+    json: { bound_to },
+    ...(mayReveal(submission.session.role) && { withAllGrants: true }),
+  });
+
+/** @returns the form with its errors; undefined where the bound was changed. */
+const saveBound = async (submission: Submission, id: string): Promise<BoundForm | undefined> => {
+  const typed = readBound(submission.field);
+  const answer = await patchBound(submission, id, boundOf(typed) ?? {});
+  if (isSuccess(answer)) return undefined;
+  const problems = new Map<string, string[]>();
+  for (const [place, sentences] of problemsByPlace(answer)) {
+    const field = fieldOfBound(place.replace(/^bound_to/, ''));
+    problems.set(field, [...(problems.get(field) ?? []), ...sentences]);
+  }
+  return { typed, problems, lines: linesAbove(problems, answer), status: answer.status };
+};
+
+const removeBound = (submission: Submission, id: string): Promise<ApiAnswer> => patchBound(submission, id, null);
 
 const PATH = '/console/tokens';
 

@@ -4,8 +4,20 @@ import { listNames, type NamedRow } from '../logs/name-rows.ts';
 import { uuid } from './forms.ts';
 import { durationText } from './run-record.ts';
 import { addressOf, consolePage, may, recordsTable } from './shell.ts';
-import { barsChart, type BarLinks, barsTable, legend, logLinks, type Step } from './usage-chart.ts';
-import { beginningOf, type Metric, readReport, type StepRange, stepMs, stepsOf } from './usage-report.ts';
+import {
+  type BarLinks,
+  barsChart,
+  barsTable,
+  beginningOf,
+  legend,
+  logLinks,
+  type Metric,
+  readReport,
+  type Step,
+  stepMs,
+  type StepRange,
+  stepsOf,
+} from './usage-chart.ts';
 import type { Console, Visit } from './visit.ts';
 
 const PATH = '/console/usage';

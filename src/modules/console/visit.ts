@@ -1,19 +1,47 @@
 // Registers console pages: finds the session, checks CSRF tokens, and calls the public API under the member's role.
-import { type LoggedToken, tokenListLogRow, tokenLogRows } from '../../platform/db/audit-record.ts';
-import { findOperation } from '../../platform/base/event-loop.ts';
 import type { FastifyReply, FastifyRequest, LightMyRequestResponse } from 'fastify';
-import type { PeopleContext } from '../people/context.ts';
 import { AppError, badRequest } from '../../platform/base/errors.ts';
+import { findOperation } from '../../platform/base/event-loop.ts';
+import { type LoggedToken, tokenListLogRow, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { App } from '../../platform/http/app-type.ts';
+import { html, type Html } from '../../platform/http/html.ts';
+import { brand, failureText, fieldOf, formOf, pageOf, sendPage } from '../../platform/http/pages.ts';
+import { readSessionSecret } from '../../platform/http/session-cookie.ts';
 import { type ActingRequest, type Authentication, originOf, StepUpNeeded } from '../access/authenticate.ts';
 import type { Permission } from '../access/permissions.ts';
 import type { RevealReason } from '../access/reveal-reason.ts';
-import { failureText, fieldOf, formOf, sendPage } from '../../platform/http/pages.ts';
-import { readSessionSecret } from '../../platform/http/session-cookie.ts';
-import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
+import type { PeopleContext } from '../people/context.ts';
 import { needsStepUp } from '../people/second-factor.ts';
-import { keptPage } from './kept-page.ts';
+import { isCsrfToken, revealing, type Session } from '../people/sessions.ts';
 import { consolePage, may, permissionOfPage } from './shell.ts';
+
+// A page with the text of a form that was refused because its session or CSRF token is no longer valid.
+// The member can copy the text. Nothing is stored.
+
+const area = (name: string, text: string): Html =>
+  html`<label><span class="mono">${name}</span><textarea class="code" rows="12" readonly spellcheck="false">\n${text}</textarea></label>`;
+
+/**
+ * @param names of the fields that are shown.
+ * @param again the link to continue with.
+ * @returns undefined if these fields were empty.
+ */
+const keptPage = (
+  form: URLSearchParams,
+  names: readonly string[],
+  { heading, again }: { heading: string; again: { path: string; label: string } },
+): string | undefined => {
+  const kept = names.map((name) => [name, fieldOf(form, name)] as const).filter(([, text]) => text !== '');
+  if (kept.length === 0) return undefined;
+  return pageOf({
+    title: heading,
+    main: html`${brand}
+<h1>${heading}</h1>
+<p>Nothing was saved and nothing was run. What you typed is below: copy it before you go on.</p>
+${kept.map(([name, text]) => area(name, text))}
+<p><a class="button" href="${again.path}">${again.label}</a></p>`,
+  });
+};
 
 /** A response of the API. `body` is parsed JSON, undefined without JSON. */
 export type ApiAnswer = { status: number; headers: Record<string, unknown>; body: unknown; ms: number };
@@ -122,8 +150,11 @@ const parseBody = (headers: Record<string, unknown>, text: string): unknown =>
   /json/.test(String(headers['content-type'])) && text !== '' ? (JSON.parse(text) as unknown) : undefined;
 
 export const CODE_PATH = '/console/second-factor';
+
 export const PASSKEY_CODE_PATH = `${CODE_PATH}/passkey`;
+
 export const ACCOUNT_PATH = '/console/account';
+
 /** Path at which a member proves again, at the provider, who they are. */
 export const SSO_AGAIN_PATH = '/console/sso/again';
 

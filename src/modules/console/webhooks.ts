@@ -3,10 +3,21 @@ import { EVERY_EVENT, eventTypes } from '../../platform/db/event-types.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { DeliveryRecord } from '../webhooks/deliveries.ts';
 import type { WebhookRecord } from '../webhooks/webhooks.ts';
-import { type FieldProblems, linesAbove, onceHeader, isReplayed, textInput } from './form-fields.ts';
-import { confirmed, fieldProblem, idOf, invalidAttributes, problemsByPlace, problemsNotice, uuid } from './forms.ts';
-import { isolated } from './list-parts.ts';
-import { nameSearch, pagerOf, readNamedPage } from './pager.ts';
+import {
+  confirmed,
+  fieldProblem,
+  type FieldProblems,
+  idOf,
+  invalidAttributes,
+  isReplayed,
+  linesAbove,
+  onceHeader,
+  problemsByPlace,
+  problemsNotice,
+  textInput,
+  uuid,
+} from './forms.ts';
+import { isolated, nameSearch, pagerOf, readNamedPage } from './list-parts.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
 import { AppError, notFound } from '../../platform/base/errors.ts';

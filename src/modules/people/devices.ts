@@ -5,8 +5,13 @@ import { openUserSecret } from '../../platform/keys/user-secrets.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
 import { notFound } from '../../platform/base/errors.ts';
 import { type ListedPasskey, openPasskeys, type Passkey, sealPasskey } from './passkey-records.ts';
-import { deletePasskeysExcept, listPasskeyRows, updatePasskey } from './rows/passkeys.ts';
-import { findSecondFactor, updateSecondFactor } from './rows/second-factors.ts';
+import {
+  deletePasskeysExcept,
+  findSecondFactor,
+  listPasskeyRows,
+  updatePasskey,
+  updateSecondFactor,
+} from './rows/devices.ts';
 import { deleteSessionsOfUser } from './rows/sessions.ts';
 import { type Changing, changingUser, hasApp, type HeldUser, userOf, type Visitor } from './second-factor.ts';
 import type { Session } from './sessions.ts';

@@ -26,8 +26,7 @@ import {
   listInvitations,
   resendInvitation,
 } from './invitations.ts';
-import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
-import { DEFAULT_ROLE, roles } from './roles.ts';
+import { DEFAULT_ROLE, givenRoleSchema, roles, ROLES_IN_DOCUMENTS } from './roles.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { MAILS_PER_ADDRESS_MAX, MAILS_PER_TENANT_MAX } from '../../platform/mail/mail-outbox.ts';

@@ -17,8 +17,7 @@ import {
   uuid,
 } from '../../platform/http/schemas.ts';
 import { changeMember, deleteMember, getOwner, listMembers, MEMBERS_PAGE_SIZE_MAX } from './members.ts';
-import { givenRoleSchema, ROLES_IN_DOCUMENTS } from './roles.schema.ts';
-import { describeRole, listRoles, roles } from './roles.ts';
+import { describeRole, givenRoleSchema, listRoles, roles, ROLES_IN_DOCUMENTS } from './roles.ts';
 import type { App } from '../../platform/http/app-type.ts';
 import { workOf } from '../access/authenticate.ts';
 import { resourceRoutes } from '../access/resource.routes.ts';

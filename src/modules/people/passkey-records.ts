@@ -1,8 +1,10 @@
-// What the vault keeps of a passkey: sealed, bound to its user, and valid while the user has the devices that it was added to.
-import type { PasskeyCredential } from '../../platform/crypto/passkey.ts';
+// What the vault keeps of a passkey, sealed and bound to its user and its devices; and the host that passkeys belong to.
+import { isIP } from 'node:net';
+import { type Config, consoleUrlOf } from '../../platform/config/config.ts';
+import type { PasskeyCredential, PasskeyPlace } from '../../platform/crypto/passkey.ts';
 import { openUserSecret, sealUserSecret } from '../../platform/keys/user-secrets.ts';
 import type { PeopleContext } from './context.ts';
-import type { StoredPasskey } from './rows/passkeys.ts';
+import type { StoredPasskey } from './rows/devices.ts';
 
 export type Passkey = PasskeyCredential & {
   id: string;
@@ -57,3 +59,25 @@ export const openPasskeys = (
     const { since: _, ...kept } = opened;
     return [{ ...kept, id: row.id, created_at: row.created_at, used_at: row.used_at }];
   });
+
+// The host and the origin that passkeys of the console belong to, from PUBLIC_URL and CONSOLE_HOST.
+
+const isLocal = (hostname: string): boolean => hostname === 'localhost' || hostname.endsWith('.localhost');
+
+/**
+ * Never from the Host header in production: a false page that passes requests on could name itself, and have passkeys made for its
+ * own host. A development server without PUBLIC_URL takes `localhost` with any port.
+ * @param host as the browser reached the server.
+ * @returns undefined where browsers have no passkeys: by http from elsewhere, at an IP address, and without PUBLIC_URL.
+ */
+export const passkeyPlaceOf = (
+  config: Pick<Config, 'mode' | 'publicUrl' | 'consoleHost'>,
+  host: string,
+): PasskeyPlace | undefined => {
+  const reached = config.mode === 'development' ? `http://${host}` : undefined;
+  const base = config.publicUrl ?? reached;
+  if (base === undefined || !URL.canParse(base)) return undefined;
+  const { origin, hostname, protocol } = new URL(consoleUrlOf(config, base));
+  if (protocol === 'http:' && !isLocal(hostname)) return undefined;
+  return isIP(hostname.replaceAll(/[[\]]/g, '')) === 0 ? { origin, rp_id: hostname } : undefined;
+};

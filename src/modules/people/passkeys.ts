@@ -21,8 +21,7 @@ import { unprocessable } from '../../platform/base/errors.ts';
 import { addAttempt } from '../access/rows/attempts.ts';
 import { NO_APP, readDevices } from './devices.ts';
 import { type ListedPasskey, sealPasskey } from './passkey-records.ts';
-import { deletePasskeysExcept, hasPasskeys, insertPasskey, updatePasskey } from './rows/passkeys.ts';
-import { updateSecondFactor } from './rows/second-factors.ts';
+import { deletePasskeysExcept, hasPasskeys, insertPasskey, updatePasskey, updateSecondFactor } from './rows/devices.ts';
 import {
   beginDevices,
   type Changing,

@@ -12,11 +12,13 @@ import type { PeopleContext } from './context.ts';
 import { LINK_SECRET_LENGTH, linkSecretShape } from './invitations.ts';
 import { openPerson, type Person } from '../access/person.ts';
 import { findMember } from './rows/members.ts';
-import { findResetBeforeCaller, holdsReset, putReset } from './rows/password-resets.ts';
 import {
+  findResetBeforeCaller,
   findUserBeforeCaller,
   type FoundUser,
+  holdsReset,
   listMembershipsBeforeCaller,
+  putReset,
   replacePassword,
   type StoredMembership,
 } from './rows/users.ts';

@@ -1,4 +1,5 @@
-// The roles of members: the permissions of each, and how much of a token's value it sees.
+// The roles of members: the permissions of each, how much of a token's value it sees, and the role in a request.
+import { z } from 'zod';
 import type { AccessRule } from '../access/access-rule.ts';
 import { type Permission, permissions } from '../access/permissions.ts';
 
@@ -89,3 +90,11 @@ export const revealingRules: readonly AccessRule[] = [ruleOf('reveal')];
 
 /** What decides for a member of the role. Its pages show masks. */
 export const rightsOfRole = (role: Role) => ({ permissions: permissionsOfRole(role), rules: rulesOfRole(role) });
+
+// The role in a request, and what the document says of roles.
+
+export const ROLES_IN_DOCUMENTS = `${roles.map((role) => `\`${role}\`: ${describeRole(role)}`).join('. ')}.`;
+
+export const givenRoleSchema = z
+  .enum(givenRoles, `must be ${givenRoles.slice(0, -1).join(', ')} or ${givenRoles.at(-1)}`)
+  .meta({ 'x-extensible-enum': [...givenRoles] });

@@ -1,7 +1,7 @@
 // Tests where passkeys belong, by the configuration and, in development, the host of a request.
 import { expect, test } from 'vitest';
 import { loadConfig } from '../../platform/config/config.ts';
-import { passkeyPlaceOf } from './passkey-place.ts';
+import { passkeyPlaceOf } from './passkey-records.ts';
 
 const production = { NODE_ENV: 'production', MASTER_KEY: '0'.repeat(64), DATABASE_URL: 'postgresql://db/vault' };
 

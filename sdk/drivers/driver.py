@@ -55,6 +55,8 @@ def snake_case(name):
 
 def describe(error):
     if isinstance(error, strongroom.StrongroomError):
+        # An error of httpx has the request, with the API key and all values.
+        assert error.__cause__ is None, "the error has a cause"
         # As a pool of processes passes it on.
         error = pickle.loads(pickle.dumps(error))
         names = ("code", "status", "errors", "codes", "trace_id", "attempts")

@@ -143,7 +143,7 @@ def read_problem(request: Request, response: httpx.Response, attempts: int) -> S
 
 
 def read_failure(request: Request, error: Exception, attempts: int) -> StrongroomError:
-    """The texts of httpx have hosts and reasons of the system, and no values."""
+    """The texts of httpx have hosts and reasons of the system, and no values. Its error has the request, so it is no cause of this one."""
     code = "connection_failed"
     if isinstance(error, httpx.TimeoutException):
         code = "timeout"
@@ -152,9 +152,7 @@ def read_failure(request: Request, error: Exception, attempts: int) -> Strongroo
     # The texts of errors of the protocol quote headers, such as keys, and what another server sent.
     is_quoting = isinstance(error, httpx.ProtocolError)
     detail = type(error).__name__ if is_quoting else str(error) or type(error).__name__
-    made = StrongroomError(request.operation, code, detail=detail, attempts=attempts)
-    made.__cause__ = None if is_quoting else error
-    return made
+    return StrongroomError(request.operation, code, detail=detail, attempts=attempts)
 
 
 def is_again(error: StrongroomError) -> bool:

@@ -592,7 +592,7 @@ test('a failure in the middle says how far it came, and the rest is done the nex
   const { code: exit, err } = await run(['apply', write(text('module.exports = ('))]);
   expect([exit, err]).toEqual([
     1,
-    expect.stringMatching(/^To make the reactor "R" failed: .*422.* 1 of 2 steps are done;/),
+    expect.stringMatching(/^vault\.yaml:\d+:\d+: To make the reactor "R" failed: .*422.* 1 of 2 steps are done;/),
   ]);
   expect((await run(['apply', write(text('module.exports = async () => ({})'))])).out).toContain('To make: 1.');
 });

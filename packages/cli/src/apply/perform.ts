@@ -160,7 +160,7 @@ export const performPlan = async (
   const ids = createIds(state);
   const steps = orderSteps(plan.steps, state.ownId);
   for (const [at, step] of steps.entries()) {
-    const { action, kind, name, current } = step;
+    const { action, kind, name, current, place } = step;
     try {
       await performStep(vault, ids, step);
     } catch (error) {
@@ -170,7 +170,11 @@ export const performPlan = async (
           ? 'Nothing was changed.'
           : `${at} of ${steps.length} steps are done; apply the file again for the rest.`;
       const end = /[.?!]$/.test(line) ? '' : '.';
-      throw new CliError(`To ${action} the ${kind} ${JSON.stringify(name)} failed: ${line}${end} ${done}`, exitCode);
+      const where = place === undefined ? '' : `${place}: `;
+      throw new CliError(
+        `${where}To ${action} the ${kind} ${JSON.stringify(name)} failed: ${line}${end} ${done}`,
+        exitCode,
+      );
     }
     if (action !== 'change' || current !== undefined) onDone(step);
   }

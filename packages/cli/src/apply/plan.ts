@@ -8,7 +8,7 @@ import { isSame } from './compare.ts';
 import { confirmedBy, suspendedBy } from './confirms.ts';
 import type { Kind } from './shapes.ts';
 import { type Current, nameOf, orderOf, stampOf, type State } from './state.ts';
-import { type Entry, fileError, type VaultFile } from './vault-file.ts';
+import { type Entry, fileError, placeIn, type VaultFile } from './vault-file.ts';
 import { widensOf } from './widens.ts';
 
 export type Attributes = Record<string, Value>;
@@ -25,6 +25,8 @@ export type Step = {
   widens: string[];
   /** What else the step does, in words. */
   notes?: string[];
+  /** File, line and column of the record; undefined for one that the file does not have. */
+  place?: string;
 };
 
 export type Plan = {
@@ -136,14 +138,14 @@ const stepFor = (file: VaultFile, state: State, entry: Entry): Step | undefined 
   const current = findCurrent(state, kind, name);
   if (current === undefined) {
     checkMade(file, entry);
-    const made = { action: 'make' as const, kind, name, changed: attributes };
+    const made = { action: 'make' as const, kind, name, changed: attributes, place: placeIn(file, entry) };
     return { ...made, widens: widensOf(made) };
   }
   const changed = changesOf(attributes, current);
   if (Object.keys(changed).length === 0) return undefined;
   checkChange(file, entry, current, changed);
   const step = { action: 'change' as const, kind, name: kind === 'tenant' ? current.name : name, current, changed };
-  return { ...step, widens: widensOf(step) };
+  return { ...step, widens: widensOf(step), place: placeIn(file, entry) };
 };
 
 /**

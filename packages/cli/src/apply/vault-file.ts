@@ -228,7 +228,11 @@ export const readVaultFile = async (io: Io, path: string): Promise<VaultFile> =>
   };
 };
 
-export const fileError = (file: VaultFile, entry: Entry, path: (string | number)[], text: string): CliError => {
+/** File, line and column. */
+export const placeIn = (file: VaultFile, entry: Entry, ...path: (string | number)[]): string => {
   const { line, column } = entry.placeOf(...path);
-  return new CliError(`${file.path}:${line}:${column}: ${text}`, EXIT.file);
+  return `${file.path}:${line}:${column}`;
 };
+
+export const fileError = (file: VaultFile, entry: Entry, path: (string | number)[], text: string): CliError =>
+  new CliError(`${placeIn(file, entry, ...path)}: ${text}`, EXIT.file);

@@ -1,8 +1,11 @@
 // Warnings of creates in a container that may be misspelt: when there is one, and to whom.
 import { beforeAll, expect, test } from 'vitest';
 import { operatorCreates } from '../src/modules/access/work.ts';
-import { createUsedContainers, findContainerWarning } from '../src/modules/tokens/container-warnings.ts';
-import { findEmptyContainers } from '../src/modules/tokens/rows/containers.ts';
+import {
+  createUsedContainers,
+  findContainerWarning,
+  findEmptyContainers,
+} from '../src/modules/tokens/container-warnings.ts';
 import { codeOf, makeReactor, react } from './support/reactors.ts';
 import { type Answer, type SharedServer, useServer } from './support/server.ts';
 

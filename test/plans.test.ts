@@ -39,9 +39,8 @@ import { FIND_LAST_USES, WRITE_KEY_USES } from '../src/modules/access/rows/key-u
 import { COUNT_DAILY_TOKENS, FIND_ARRIVAL, TAKE_REQUEST } from '../src/modules/access/rows/limits.ts';
 import { FIND_API_KEY } from '../src/modules/access/rows/api-keys.ts';
 import { FIND_SESSION } from '../src/modules/access/rows/find-session.ts';
-import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/rows/timeline-rows.ts';
-import { DIGESTS_DUE_MAX, findTokensDue } from '../src/modules/tokens/rows/token-scans.ts';
-import { findTokenPage, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
+import { findBoundary, foldRange, foldTimeline } from '../src/modules/tokens/timeline.ts';
+import { DIGESTS_DUE_MAX, findTokenPage, findTokensDue, listTokenRows } from '../src/modules/tokens/rows/token-list.ts';
 import { INSERT_LOGS, INSERT_LOGS_AND_RUNS, INSERT_REFUSAL } from '../src/platform/db/audit-rows.ts';
 import { INSERT_RUNS } from '../src/platform/db/run-rows.ts';
 import { FIND_EPHEMERAL_KEYS } from '../src/platform/keys/rows.ts';

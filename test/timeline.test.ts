@@ -1,8 +1,7 @@
 // GET /tokens/{id}/timeline: a card across its tokens, folded entries, destinations, and what a caller may not see of it.
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { TIMELINE_ROWS_MAX, TIMELINE_ROWS_WALKED } from '../src/modules/tokens/rows/timeline-rows.ts';
-import { CARD_TOKENS_MAX } from '../src/modules/tokens/timeline.ts';
+import { CARD_TOKENS_MAX, TIMELINE_ROWS_MAX, TIMELINE_ROWS_WALKED } from '../src/modules/tokens/timeline.ts';
 import { codeOf, makeReactor, react, type ReactorServer, startReactorServer } from './support/reactors.ts';
 import type { Answer, TestServer, TestTenant } from './support/server.ts';
 

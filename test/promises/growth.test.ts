@@ -544,7 +544,7 @@ const works: Record<string, (run: Run) => Work> = {
     (run) =>
     ({ text }) =>
       run('id', text),
-  'modules/tokens/echo/escape-glance glanceAtEscape':
+  'modules/tokens/echo/echo-candidates glanceAtEscape':
     (run) =>
     ({ text }) =>
       run(Buffer.from(text), 0, text.length),

@@ -7,9 +7,9 @@ import {
   createReferences,
   expandJson,
   type ExpansionRecord,
+  maskExpressions,
 } from '../../../src/modules/tokens/expressions/expansion.ts';
 import { ExpressionError } from '../../../src/modules/tokens/expressions/expression-error.ts';
-import { maskExpressions } from '../../../src/modules/tokens/expressions/mask-expressions.ts';
 import type { Json } from '../../../src/platform/json/json.ts';
 import type { SentRequest } from './commands/proxies.ts';
 import { CliError, EXIT } from './exit-codes.ts';

@@ -1,7 +1,7 @@
 // How long a stored proxy keeps the security codes that it sends: to the end of their time, or until the destination has answered
 // (docs/decisions/0132-code-until-answered.md).
 import { z } from 'zod';
-import type { Spending } from '../tokens/allowances.ts';
+import type { Spending } from '../tokens/bound-uses.ts';
 import type { CodeClaim } from '../tokens/code-claim.ts';
 import { stepsOfPath } from '../tokens/expressions/json-path.ts';
 import type { EgressResponse } from '../../platform/egress/client.ts';

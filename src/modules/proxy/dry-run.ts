@@ -11,9 +11,9 @@ import {
   createExpansion,
   type Expansion,
   type ExpansionRecord,
+  maskExpressions,
   type References,
 } from '../tokens/expressions/expansion.ts';
-import { maskExpressions } from '../tokens/expressions/mask-expressions.ts';
 import { findMaskedUse, isAllowed, maskRows } from '../tokens/masked-use.ts';
 import type { ProxyContext } from './context.ts';
 import type { ProxyForUse } from './proxy-finder.ts';

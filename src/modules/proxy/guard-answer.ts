@@ -8,8 +8,7 @@ import { codingsOf, decodeStream, isDecodable } from '../../platform/egress/body
 import type { Headers } from '../../platform/egress/headers.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
 import type { Run } from '../runs/run.ts';
-import { echoFault, type EchoGuard, searchText } from '../tokens/echo/echo-guard.ts';
-import type { Guarded } from '../tokens/echo/echo-alarm.ts';
+import { echoFault, type EchoGuard, type Guarded, searchText } from '../tokens/echo/echo-guard.ts';
 import type { EchoPlace } from '../tokens/echo/echo-output.ts';
 import { createEchoScanner, type EchoSearch } from '../tokens/echo/echo-scanner.ts';
 import { bodyKindOf } from './bodies/body-kind.ts';

@@ -4,8 +4,13 @@ import { ExpressionError } from '../tokens/expressions/expression-error.ts';
 import type { Json } from '../../platform/json/json.ts';
 import type { Work } from '../access/work.ts';
 import { expressionFault } from '../tokens/detokenize.ts';
-import { collectInSlices, createExpansion, createReferences, expandInSlices } from '../tokens/expressions/expansion.ts';
-import { maskExpressions } from '../tokens/expressions/mask-expressions.ts';
+import {
+  collectInSlices,
+  createExpansion,
+  createReferences,
+  expandInSlices,
+  maskExpressions,
+} from '../tokens/expressions/expansion.ts';
 import { findMaskedUse, isAllowed, maskRows, type MaskedUse } from '../tokens/masked-use.ts';
 import type { Use } from '../access/bounds.ts';
 import type { ReactorsContext } from './context.ts';

@@ -6,7 +6,7 @@ import { ECHO_MODE_NEEDED, echoModeOf } from '../access/echo-mode.ts';
 import { bodyFailures, CARD_TOKEN_ID, type Examples, failures } from '../../platform/http/schemas.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { EXPRESSION_TOKENS_MAX } from '../tokens/expressions/expansion.ts';
-import { GENERIC_TOKEN_ID } from '../tokens/token-examples.ts';
+import { GENERIC_TOKEN_ID } from '../tokens/token-request.schema.ts';
 import {
   exampleReactor,
   newReactor,

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { CARD_TOKEN_ID, commonFailures, type Examples, failures } from '../../platform/http/schemas.ts';
 import { partialResult } from './item-failures.ts';
-import { GENERIC_TOKEN_ID } from './token-examples.ts';
+import { GENERIC_TOKEN_ID } from './token-request.schema.ts';
 import type { TokensContext } from './context.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { answerInSlices } from '../../platform/http/answers.ts';

@@ -7,14 +7,13 @@ import { countTokens } from '../access/daily-counts.ts';
 import { limitOfReveal } from '../access/limits.ts';
 import { disclosureOf, getTransform, transformUnder, visibilityOf } from '../access/rules.ts';
 import type { Use } from '../access/bounds.ts';
-import { type Spending, spendingOf } from './allowances.ts';
-import { checkBounds, countingOf, type CountUses } from './bound-uses.ts';
+import { checkBounds, countingOf, type CountUses, type Spending, spendingOf } from './bound-uses.ts';
 import type { CodeClaim } from './code-claim.ts';
 import { type Transform } from '../access/access-rule.ts';
 import { type LoggedToken, type LogRow, revealedAmong, tokenLogRows } from '../../platform/db/audit-record.ts';
 import type { TokensContext } from './context.ts';
 import { badRequest, type AppError, invalidField, payloadTooLarge } from '../../platform/base/errors.ts';
-import type { Known } from './expressions/absent.ts';
+import type { Known } from './expressions/filter-call.ts';
 import {
   type AbsentPaths,
   collectInSlices,

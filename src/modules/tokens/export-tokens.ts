@@ -4,7 +4,7 @@ import { runTransaction } from '../../platform/db/transaction.ts';
 import type { Json } from '../../platform/json/json.ts';
 import { type Bound, shownBound } from '../access/bounds.ts';
 import type { TokensContext } from './context.ts';
-import { findExportPage, takeSnapshot } from './rows/token-scans.ts';
+import { findExportPage, takeSnapshot } from './rows/token-list.ts';
 import { findTokenType } from './token-types.ts';
 import { openToken } from './tokens.ts';
 

@@ -14,7 +14,7 @@ import {
 } from '../../platform/http/schemas.ts';
 import { newIntentId } from '../access/token-id.ts';
 import { cardDetails } from './card-details.ts';
-import { cardToken } from './token-examples.ts';
+import { cardToken } from './token-request.schema.ts';
 import { tokenTypeNames } from './token-types.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';

@@ -18,9 +18,8 @@ import {
   TENANT_ID,
   uuid,
 } from '../../platform/http/schemas.ts';
-import { tokenMetadata } from './token-request.schema.ts';
+import { cardToken, tokenMetadata } from './token-request.schema.ts';
 import { cardDetails } from './card-details.ts';
-import { cardToken } from './token-examples.ts';
 
 export const tokenRecord = z
   .object({

@@ -1,4 +1,4 @@
-// OpenAPI schemas of a token request, which several routes take.
+// OpenAPI schemas and examples of a token request, which several routes take.
 // They describe and do not validate: token-request.ts does, so that it reports every invalid field at once. A test compares both.
 import { boundRequestInDocuments } from '../access/bounds.ts';
 import { containerPath } from '../access/containers.schema.ts';
@@ -18,6 +18,54 @@ import {
   TOKEN_PREFIX,
 } from '../access/token-id.ts';
 import { bankData, cardData, tokenTypeNames } from './token-types.ts';
+import { CARD_TOKEN_ID, created, TENANT_ID } from '../../platform/http/schemas.ts';
+
+// Tokens that the examples of the OpenAPI document show. Cards and accounts are masked, as in real responses.
+
+export const GENERIC_TOKEN_ID = 'b8e1d6c2-3f47-4d0a-8c95-1e7a2b6f4d30';
+
+const maskedCard = { number: 'XXXXXXXXXXXX4242', expiration_month: 12, expiration_year: 2030 };
+const maskedBank = { routing_number: '110000000', account_number: 'XXXXXXXX6789' };
+
+export const cardToken = {
+  id: CARD_TOKEN_ID,
+  tenant_id: TENANT_ID,
+  type: 'card',
+  data: maskedCard,
+  mask: maskedCard,
+  card: { brand: 'visa', last4: '4242', expiration_month: 12, expiration_year: 2030 },
+  fingerprint: '3tWn8K2m9bQxFZrV5cLhJdYpGsTuAeN7wXvB4kRyMzqE',
+  fingerprint_expression: '{{ data.number }}',
+  containers: ['/pci/high/'],
+  metadata: { order: '4711' },
+  search_indexes: [],
+  ...created,
+};
+
+export const bankToken = {
+  id: '5d92e7b1-0c84-4f6a-b3d7-8a1f4c6e2095',
+  tenant_id: TENANT_ID,
+  type: 'bank',
+  data: maskedBank,
+  mask: maskedBank,
+  fingerprint: '8HqPzL4vNc2RtYxWb6KmJfD9gSuEaT5iVoX3nBrZkMwQ',
+  fingerprint_expression: '{{ data.account_number }}|{{ data.routing_number }}',
+  containers: ['/bank/high/'],
+  search_indexes: [],
+  ...created,
+};
+
+export const genericToken = {
+  id: GENERIC_TOKEN_ID,
+  tenant_id: TENANT_ID,
+  type: 'token',
+  data: 'Ada Lovelace',
+  fingerprint: '6XkVtB9mQ2zLpNwR4cYhJdFsGuTeA7nKxvW3bRyMzqE5',
+  fingerprint_expression: '{{ data | stringify }}',
+  containers: ['/general/high/'],
+  search_indexes: [],
+  ...created,
+};
 
 /** A named schema: from it, client generators make a type that distinguishes an absent attribute from null. */
 export const anyJson = z.any().meta({ id: 'AnyJson', description: 'Any JSON value.' });

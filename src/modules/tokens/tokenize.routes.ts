@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { bodyFailures, type Examples, failures } from '../../platform/http/schemas.ts';
 import { partialResult } from './item-failures.ts';
-import { bankToken, cardToken, GENERIC_TOKEN_ID } from './token-examples.ts';
+import { bankToken, cardToken, GENERIC_TOKEN_ID } from './token-request.schema.ts';
 import type { TokensContext } from './context.ts';
 import { invalidField } from '../../platform/base/errors.ts';
 import { workOf } from '../access/authenticate.ts';

@@ -17,8 +17,7 @@ import {
   uuid,
 } from '../../platform/http/schemas.ts';
 import { actorType, reasonShown } from '../logs/logs.schema.ts';
-import { FOLDED_MAX } from './rows/timeline-rows.ts';
-import { CARD_TOKENS_MAX, getTimeline } from './timeline.ts';
+import { CARD_TOKENS_MAX, FOLDED_MAX, getTimeline } from './timeline.ts';
 import type { TokensContext } from './context.ts';
 import { answer, answerInSlices } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';

@@ -14,11 +14,10 @@ import {
 } from '../../platform/http/schemas.ts';
 import { optional } from '../../platform/base/optional.ts';
 import { tokenIdParam } from './token-record.ts';
-import { anyJson, expression, metadataPatch } from './token-request.schema.ts';
+import { anyJson, cardToken, expression, genericToken, metadataPatch } from './token-request.schema.ts';
 import { DELETED_MAX } from './delete-by-search.ts';
 import { searchQueryText } from './search-query.ts';
 import { METADATA_KEYS_MAX, SEARCH_INDEXES_MAX } from './token-request.ts';
-import { cardToken, genericToken } from './token-examples.ts';
 
 export const tokenIdParams = z.object({ id: tokenIdParam });
 

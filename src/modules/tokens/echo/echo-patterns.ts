@@ -1,5 +1,5 @@
 // The spellings of opened values that the echo guard looks for, and what it writes in their place.
-// Escapes of single characters are no spellings: echo-decoder.ts reads them (docs/decisions/0125-echo-guard.md).
+// Escapes of single characters are no spellings: echo-scanner.ts decodes them (docs/decisions/0125-echo-guard.md).
 import { type Json, walkJson } from '../../../platform/json/json.ts';
 import type { Slices } from '../../../platform/json/slices.ts';
 

@@ -11,13 +11,13 @@ import {
 } from './template.ts';
 import type { BoundPlace } from '../../access/bounds.ts';
 import { forbidden } from '../../../platform/base/errors.ts';
-import type { Known } from './absent.ts';
+import { Absent, type ExpressionEnvironment, type Known } from './filter-call.ts';
 import { evaluateTemplate, evaluateText, type Evaluation, misplacedAlias, tooDeep } from './expressions.ts';
-import type { ExpressionEnvironment } from './filter-call.ts';
 import { type Json, JSON_DEPTH_MAX, walkJson } from '../../../platform/json/json.ts';
 import { runAtOnce, type Slices } from '../../../platform/json/slices.ts';
 import { createMeter, EXPANDED_BYTES_MAX } from './meter.ts';
 import { notInTokenId, TOKEN_ID_LENGTH_MAX } from '../../access/token-id.ts';
+import { applyFilters } from './filters.ts';
 
 // Parses requests of a tenant's code, where only `svc.expression` and `svc.literal` make expressions.
 // `{{` from args, tokens or responses is never parsed as an expression there.
@@ -99,7 +99,7 @@ export const EXPRESSION_TOKENS_MAX = 100;
 /** A token as `{{ token: id }}` shows it. `{{ id }}` shows its `data`. */
 export type ExpansionRecord = { [attribute: string]: Json };
 
-export type ExpansionLimits = { tokensMax: number; placeholdersMax: number; bytesMax: number };
+type ExpansionLimits = { tokensMax: number; placeholdersMax: number; bytesMax: number };
 
 const requestLimits: ExpansionLimits = {
   tokensMax: EXPRESSION_TOKENS_MAX,
@@ -328,3 +328,37 @@ export function* expandInSlices(
  */
 export const expandText = (text: string, encode: (value: string) => string, expansion: Expansion): string =>
   evaluateText(scan(text, expansion.references), expansion, encode);
+
+// Puts masks in the place of values in an expansion, for previews. It looks nothing up, and opens no value.
+
+/** In place of a value without a mask. Every header, path and charset holds these letters as they are. */
+export const HIDDEN = 'XXXX';
+
+/** An expansion in which the expressions that were found have the masks of their values. Filters that do not fit a mask hide it. */
+export const maskExpressions = (expansion: Expansion): Expansion => {
+  const masks = new Map<Expression, Json>();
+  const { templates } = expansion.references;
+  for (const [text, template] of templates) {
+    const parts = template.parts.map((part) => {
+      if (typeof part === 'string') return part;
+      const masked = { ...part, filters: [] };
+      masks.set(masked, maskOfExpression(part, expansion));
+      return masked;
+    });
+    templates.set(text, { ...template, parts });
+  }
+  return { ...expansion, valueOf: (expression) => masks.get(expression) };
+};
+
+const maskOfExpression = (expression: Expression, expansion: Expansion): Json => {
+  try {
+    const mask = expansion.valueOf(expression);
+    // No filter makes something of a value that is not shown.
+    if (mask === undefined) return HIDDEN;
+    const shown = applyFilters(mask, expression.filters, expansion.environment, expansion.meter);
+    return shown === undefined || shown instanceof Absent ? HIDDEN : shown;
+  } catch (error) {
+    if (error instanceof ExpressionError) return HIDDEN;
+    throw error;
+  }
+};

@@ -1,7 +1,6 @@
 // Evaluates expressions at create time over a token's own data: masks, fingerprints, search indexes and aliases.
-import { Absent, findSteps, type Known } from './absent.ts';
+import { Absent, type ExpressionEnvironment, findSteps, type Known, textOf } from './filter-call.ts';
 import { ExpressionError } from './expression-error.ts';
-import { type ExpressionEnvironment, textOf } from './filter-call.ts';
 import { applyFilters, isAliasFilter } from './filters.ts';
 import { depthProblem, type Json, JSON_DEPTH_MAX, valueAt } from '../../../platform/json/json.ts';
 import { createMeter, EXPANDED_BYTES_MAX, jsonSize, type Meter, spend, TOO_LARGE, WORK } from './meter.ts';

@@ -1,6 +1,7 @@
 // The registry of filters: their names, how many arguments they take, and their functions.
 // Filters take linear time. They use keys and random numbers of the environment only.
 import {
+  Absent,
   type Apply,
   badArgument,
   bounded,
@@ -9,6 +10,7 @@ import {
   Digest,
   type ExpressionEnvironment,
   type FilterCall,
+  type Known,
   stringify,
   text,
   textArgument,
@@ -46,7 +48,6 @@ import {
   toNumber,
   toText,
 } from './text-filters.ts';
-import { Absent, type Known } from './absent.ts';
 import { json } from './json-path.ts';
 import { nearestName } from '../../../platform/base/unknown-names.ts';
 

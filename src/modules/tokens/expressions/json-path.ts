@@ -1,7 +1,6 @@
 // The filter `json`: JSONPath (RFC 9535). Every visited node spends work, so that no path blocks the event loop.
-import { type Absent, absentAt, findSteps, type Steps } from './absent.ts';
+import { type Absent, absentAt, badArgument, type Call, findSteps, type Steps, textArgument } from './filter-call.ts';
 import { ExpressionError } from './expression-error.ts';
-import { badArgument, type Call, textArgument } from './filter-call.ts';
 import { clipName, type Json, valueAt } from '../../../platform/json/json.ts';
 import {
   type Comparable,

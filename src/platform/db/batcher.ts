@@ -168,7 +168,7 @@ export const createBatcher = <Result>(
       if (batch.length === 1 || isPassing)
         return batch.map((request) => releaseOf(request, () => request.failed(error)));
       // An invalid row of one request must not fail the others: each request is written again on its own.
-      for (const request of batch) releaseInTicks(await write([request]));
+      for (const request of batch) releaseInTicks(request.tenantId, await write([request]));
       return [];
     }
   };

@@ -1,14 +1,56 @@
 // Releases the requests of finished batches for at most a millisecond per tick of the event loop. Otherwise up to 200 requests
 // of one batch go on in one tick: what each of them does adds up, and every other tenant waits for the sum.
+// The next batch of a lane waits meanwhile: what its released requests ask for next then needs one statement, not one for each tick.
 
 import { mark, type Operation, within } from '../base/event-loop.ts';
 
 const RELEASE_MS = 1;
 
-/** What is left of each batch, in reverse order. Batches take turns, so that a large one does not hold up a small one. */
-const batches: (() => void)[][] = [];
+/** The next batch waits no longer for requests that work long after their release. */
+const HELD_MS_MAX = 50;
+
+/** What is left of a batch, in reverse order. */
+type Batch = { lane: unknown; releases: (() => void)[] };
+
+/** Batches take turns, so that a large one does not hold up a small one. */
+const batches: Batch[] = [];
 let isRunning = false;
 let beganMs = 0;
+
+/** A lane with batches that are being released. `goOn` starts what waits for them. */
+type Held = { batches: number; untilMs: number; goOn: Set<() => void> };
+
+const heldLanes = new Map<unknown, Held>();
+
+/**
+ * Whether requests of a lane are being released. @param goOn called once they all are, or after HELD_MS_MAX.
+ */
+export const waitsForReleases = (lane: unknown, goOn: () => void): boolean => {
+  const held = heldLanes.get(lane);
+  if (!held || performance.now() >= held.untilMs) return false;
+  held.goOn.add(goOn);
+  return true;
+};
+
+const wake = ({ goOn }: Held): void => {
+  // After the sockets were read: answers that were just sent may have brought further requests.
+  for (const each of goOn) setImmediate(each);
+  goOn.clear();
+};
+
+const hold = (lane: unknown): void => {
+  const held = heldLanes.get(lane);
+  if (held) held.batches += 1;
+  else heldLanes.set(lane, { batches: 1, untilMs: performance.now() + HELD_MS_MAX, goOn: new Set() });
+};
+
+const unhold = (lane: unknown): void => {
+  const held = heldLanes.get(lane) as Held;
+  held.batches -= 1;
+  if (held.batches > 0) return;
+  heldLanes.delete(lane);
+  wake(held);
+};
 
 const releaseNext = (): void => {
   const batch = batches.shift();
@@ -16,27 +58,32 @@ const releaseNext = (): void => {
     isRunning = false;
     return;
   }
-  const release = batch.pop();
-  if (batch.length > 0) batches.push(batch);
-  release?.();
+  batch.releases.pop()?.();
   // Goes on after all microtasks that the release started, so that their work is measured too.
-  queueMicrotask(() => process.nextTick(goOn));
+  queueMicrotask(() => process.nextTick(goOn, batch));
 };
 
 const beginTick = (): void => {
   beganMs = performance.now();
+  for (const held of heldLanes.values()) if (beganMs >= held.untilMs) wake(held);
   releaseNext();
 };
 
-const goOn = (): void => {
+const goOn = (batch: Batch): void => {
+  if (batch.releases.length > 0) batches.push(batch);
+  else unhold(batch.lane);
   if (performance.now() - beganMs < RELEASE_MS) releaseNext();
   else setImmediate(beginTick);
 };
 
-/** @param releases one for each request of the batch. The first is called at once, unless other batches are being released. */
-export const releaseInTicks = (releases: readonly (() => void)[]): void => {
+/**
+ * @param lane of the batch. @param releases one for each request of the batch. The first is called at once, unless other batches
+ * are being released.
+ */
+export const releaseInTicks = (lane: unknown, releases: readonly (() => void)[]): void => {
   if (releases.length === 0) return;
-  batches.push(releases.toReversed());
+  batches.push({ lane, releases: releases.toReversed() });
+  hold(lane);
   if (isRunning) return;
   isRunning = true;
   beginTick();

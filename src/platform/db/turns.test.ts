@@ -1,5 +1,5 @@
 import { describe, expect, test, vi } from 'vitest';
-import { createTurns } from './turns.ts';
+import { createTurns, type Turns } from './turns.ts';
 
 const FULL = 20;
 
@@ -102,5 +102,47 @@ describe('turns', () => {
     expect(sizes()).toEqual([2]);
     await endFirst();
     expect(sizes()).toEqual([1]);
+  });
+
+  test('what released requests ask for next goes together in one batch, of their lane only', async () => {
+    const sizes: Record<string, number[]> = { a: [], b: [] };
+    const turns: Turns<string> = createTurns<string>(
+      4,
+      (queue) => queue.splice(0, FULL),
+      async (batch) => {
+        sizes[batch[0] as string]?.push(batch.length);
+        if (sizes['a']?.length !== 1 || batch[0] !== 'a') return [];
+        // Each takes longer than a tick releases for.
+        return batch.map(() => () => {
+          const endMs = performance.now() + 1.2;
+          while (performance.now() < endMs);
+          turns.add('a', 'a');
+          turns.add('b', 'b');
+        });
+      },
+    );
+    for (let item = 0; item < 3; item += 1) turns.add('a', 'a');
+    await vi.waitFor(() => expect(sizes['a']).toEqual([3, 3]));
+    expect(sizes['b']?.length).toBeGreaterThan(1);
+  });
+
+  test('a lane waits for released requests for 50 ms at most', async () => {
+    let batches = 0;
+    const turns: Turns<string> = createTurns<string>(
+      2,
+      (queue) => queue.splice(0, FULL),
+      async (batch) => {
+        batches += 1;
+        if (batches > 1) return [];
+        return batch.map(() => () => {
+          const endMs = performance.now() + 15;
+          while (performance.now() < endMs);
+          turns.add('a', 'later');
+        });
+      },
+    );
+    for (let item = 0; item < 6; item += 1) turns.add('a', 'first');
+    await vi.waitFor(() => expect(turns.isIdle()).toBe(true));
+    expect(batches).toBeGreaterThan(2);
   });
 });

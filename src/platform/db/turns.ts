@@ -1,7 +1,7 @@
 // Batches work in lanes, one lane for each tenant. A lane runs one batch at a time; items that arrive meanwhile form the next.
 // A statement costs several times as much as a row, so one full batch is cheaper than two half batches.
 
-import { releaseInTicks } from './release.ts';
+import { releaseInTicks, waitsForReleases } from './release.ts';
 
 /** After this time the next batch of the lane starts beside a slow one, so that a hanging query does not block its tenant. */
 const SLOW_BATCH_MS = 100;
@@ -35,7 +35,7 @@ export const createTurns = <T>(
   const flush = (): void => {
     for (const [lane, queue] of waiting) {
       if (underWay.size === batchesMax) return;
-      if (awaited.has(lane)) continue;
+      if (awaited.has(lane) || waitsForReleases(lane, flush)) continue;
       const batch = take(queue);
       // Lanes take turns: this one goes to the end of the queue.
       waiting.delete(lane);
@@ -57,7 +57,7 @@ export const createTurns = <T>(
     clearTimeout(slow);
     underWay.delete(batch);
     free(lane, batch);
-    releaseInTicks(releases);
+    releaseInTicks(lane, releases);
   };
 
   return {

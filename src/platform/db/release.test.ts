@@ -24,7 +24,11 @@ const batchOf = (name: string, size: number, ms: number, ticks: () => number, se
 const release = async (...sizes: [name: string, size: number, ms: number][]): Promise<[string, number][]> => {
   const seen: [string, number][] = [];
   let ticks = 0;
-  for (const [name, size, ms] of sizes) releaseInTicks(name, batchOf(name, size, ms, () => ticks, seen));
+  for (const [name, size, ms] of sizes)
+    releaseInTicks(
+      name,
+      batchOf(name, size, ms, () => ticks, seen),
+    );
   const all = sizes.reduce((sum, [, size]) => sum + size, 0);
   while (seen.length < all) {
     await nextTick();
@@ -45,6 +49,9 @@ test('a small batch does not wait for a large one', async () => {
 
 test('the order of a batch stays', async () => {
   const seen: number[] = [];
-  releaseInTicks('a', [1, 2, 3].map((number) => () => seen.push(number)));
+  releaseInTicks(
+    'a',
+    [1, 2, 3].map((number) => () => seen.push(number)),
+  );
   await expect.poll(() => seen).toEqual([1, 2, 3]);
 });

@@ -23,10 +23,8 @@ const PRELUDE = new Set([
   'console.cjs',
   'crypto-bridge.cjs',
   'crypto-objects.cjs',
-  'crypto-stream.cjs',
   'crypto.cjs',
   'dom-exception.cjs',
-  'entry.cjs',
   'errors.cjs',
   'fetch.cjs',
   'globals.cjs',
@@ -39,12 +37,10 @@ const PRELUDE = new Set([
   'require.cjs',
   'run.cjs',
   'sdk.cjs',
-  'search-params.cjs',
   'svc.cjs',
   'ticks.cjs',
   'timers.cjs',
   'url.cjs',
-  'utf8.cjs',
 ]);
 
 /** Name by which our modules require a library -> what makes its exports. With a slash it is the package, not Node's module. */
@@ -58,7 +54,9 @@ const LIBRARIES: Record<string, string> = {
   'library/events': "module.exports = require('events/');",
   'library/inspect': "module.exports = require('node-inspect-extracted');",
   'library/string-decoder': "module.exports = require('string_decoder/');",
-  'library/path': "module.exports = require('path-browserify');",
+  'library/path': `
+    const posix = require('path-browserify');
+    module.exports = Object.assign(posix, { posix, toNamespacedPath: (path) => path });`,
   // The codes are those of the Node that bundles.
   'library/status-codes': `module.exports = ${JSON.stringify(STATUS_CODES)};`,
   // The package's main file re-exports Node's own stream where there is one.
@@ -70,11 +68,11 @@ const READABLE_STREAM = join(dirname(find('readable-stream/package.json')), 'lib
 
 /** The libraries get our modules for these names. */
 const OWN: Record<string, string> = {
-  'abort-controller': './abort.cjs',
+  'abort-controller': './event-target.cjs',
   buffer: './buffer.cjs',
   events: './events.cjs',
   process: './process.cjs',
-  string_decoder: './string-decoder.cjs',
+  string_decoder: 'library/string-decoder',
   util: './util.cjs',
 };
 
@@ -164,7 +162,7 @@ const require=(name)=>{
   try{(modules[name]??require('./host.cjs').loadPart(name))(require,module,module.exports)}catch(error){delete loaded[name];throw error}
   return module.exports;
 };
-return require('./entry.cjs')`;
+return require('./run.cjs')`;
 
 type Module = { name: string; text: string; inputs: string[] };
 

@@ -62,7 +62,7 @@ const console = {
   },
   table(data, columns) {
     if (data === null || typeof data !== 'object') console.log(data);
-    else write('log', require('./table.cjs').drawTable(data, columns));
+    else write('log', require('./inspect.cjs').drawTable(data, columns));
   },
   group(...args) {
     if (args.length > 0) console.log(...args);

@@ -3,6 +3,7 @@
 
 const host = require('./host.cjs');
 const { fromBase64, viewBytes } = require('./bytes.cjs');
+const { DOMException } = require('./dom-exception.cjs');
 const { nodeError } = require('./errors.cjs');
 
 const allowed = Symbol('allowed');
@@ -82,9 +83,27 @@ const run = ([name, ...args], ...steps) => decode(host.crypto(name, encode([args
 
 const call = (...first) => run(first)[0];
 
+// The global `crypto`: random values and UUIDs. There is no `subtle`.
+
+const BYTES_MAX = 65_536;
+
+const crypto = {
+  getRandomValues(array) {
+    if (!ArrayBuffer.isView(array) || array instanceof DataView || /Float/.test(array.constructor.name))
+      throw new DOMException('The data argument must be an integer-type TypedArray', 'TypeMismatchError');
+    if (array.byteLength > BYTES_MAX)
+      throw new DOMException(`The requested length exceeds ${BYTES_MAX} bytes`, 'QuotaExceededError');
+    const bytes = call('randomBytes', array.byteLength);
+    new Uint8Array(array.buffer, array.byteOffset, array.byteLength).set(bytes);
+    return array;
+  },
+  randomUUID: () => call('randomUUID'),
+};
+
 module.exports = {
   KeyObject,
   call,
+  crypto,
   run,
   createSecretKey: (bytes) => new KeyObject(allowed, { secret: bytes.toString('base64') }),
 };

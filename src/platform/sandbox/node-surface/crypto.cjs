@@ -124,8 +124,8 @@ module.exports = {
   getHashes: direct('getHashes'),
   getCiphers: direct('getCiphers'),
   getCurves: direct('getCurves'),
-  getRandomValues: (array) => require('./web-crypto.cjs').crypto.getRandomValues(array),
+  getRandomValues: (array) => require('./crypto-bridge.cjs').crypto.getRandomValues(array),
   get webcrypto() {
-    return require('./web-crypto.cjs').crypto;
+    return require('./crypto-bridge.cjs').crypto;
   },
 };

@@ -20,7 +20,7 @@ const onAbort = (signal, listener) => {
 
 /** An endless stream of the events' arguments. */
 const on = (emitter, name, { signal } = {}) => {
-  const { Readable } = require('./stream.cjs');
+  const { Readable } = require('library/stream');
   const add = (...args) => events.push(args);
   const fail = (error) => events.destroy(error);
   const events = new Readable({

@@ -14,11 +14,11 @@ const LAZY = [
   'Buffer', 'buffer', 'atob', 'buffer', 'btoa', 'buffer', 'URL', 'url', 'URLSearchParams', 'url',
   'TextEncoder', 'text-coding', 'TextDecoder', 'text-coding', 'structuredClone', 'structured-clone',
   'Event', 'event-target', 'EventTarget', 'event-target', 'CustomEvent', 'event-target', 'DOMException', 'dom-exception',
-  'AbortController', 'abort', 'AbortSignal', 'abort', 'Blob', 'blob', 'File', 'blob', 'FormData', 'blob',
+  'AbortController', 'event-target', 'AbortSignal', 'event-target', 'Blob', 'blob', 'File', 'blob', 'FormData', 'blob',
   'fetch', 'fetch', 'Headers', 'fetch', 'Request', 'fetch', 'Response', 'fetch',
   'setTimeout', 'timers', 'setInterval', 'timers', 'setImmediate', 'timers', 'clearTimeout', 'timers',
   'clearInterval', 'timers', 'clearImmediate', 'timers', 'queueMicrotask', 'timers',
-  'FinalizationRegistry', 'finalization', 'console', 'console', 'process', 'process', 'performance', 'performance', 'crypto', 'web-crypto',
+  'FinalizationRegistry', 'finalization', 'console', 'console', 'process', 'process', 'performance', 'performance', 'crypto', 'crypto-bridge',
 ];
 
 // What is required is named in full, so that the bundler finds it.
@@ -29,15 +29,13 @@ const load = (name) => {
     case 'url':
       return require('./url.cjs');
     case 'text-coding':
-      return require('./text-coding.cjs');
+      return require('library/encoding');
     case 'structured-clone':
       return require('./structured-clone.cjs');
     case 'event-target':
       return require('./event-target.cjs');
     case 'dom-exception':
       return require('./dom-exception.cjs');
-    case 'abort':
-      return require('./abort.cjs');
     case 'blob':
       return require('./blob.cjs');
     case 'fetch':
@@ -52,8 +50,8 @@ const load = (name) => {
       return { process: require('./process.cjs') };
     case 'performance':
       return require('./performance.cjs');
-    case 'web-crypto':
-      return require('./web-crypto.cjs');
+    case 'crypto-bridge':
+      return require('./crypto-bridge.cjs');
   }
 };
 

@@ -6,29 +6,36 @@ const host = require('./host.cjs');
 
 const modules = {
   __proto__: null,
-  assert: () => require('./assert.cjs'),
-  'assert/strict': () => require('./assert.cjs').strict,
-  buffer: () => require('./buffer-module.cjs'),
+  assert: () => require('library/assert').assert,
+  'assert/strict': () => require('library/assert').assert.strict,
+  // Blob is made of buffers itself.
+  buffer: () => ({ ...require('./buffer.cjs'), Blob: require('./blob.cjs').Blob }),
   console: () => require('./console.cjs').console,
   crypto: () => require('./crypto.cjs'),
   events: () => require('./events.cjs'),
   http: () => require('./http.cjs').http,
   https: () => require('./http.cjs').https,
-  os: () => require('./os.cjs'),
-  path: () => require('./path.cjs'),
-  'path/posix': () => require('./path.cjs'),
+  os: () => require('./small-modules.cjs').os,
+  path: () => require('library/path'),
+  'path/posix': () => require('library/path'),
   perf_hooks: () => require('./performance.cjs'),
   process: () => require('./process.cjs'),
   punycode: () => require('./punycode.cjs'),
-  querystring: () => require('./querystring.cjs'),
-  stream: () => require('./stream.cjs'),
-  'stream/promises': () => require('./stream.cjs').promises,
-  string_decoder: () => require('./string-decoder.cjs'),
-  timers: () => require('./timers-module.cjs'),
+  querystring: () => require('./small-modules.cjs').querystring,
+  stream: () => require('library/stream'),
+  'stream/promises': () => require('library/stream').promises,
+  string_decoder: () => require('library/string-decoder'),
+  timers: () => makeTimers(),
   'timers/promises': () => require('./timers.cjs').promises,
   url: () => require('./url.cjs'),
   util: () => require('./util.cjs'),
-  'util/types': () => require('./types.cjs'),
+  'util/types': () => require('./util.cjs').types,
+};
+
+// The module `timers`: what only a run calls is left out.
+const makeTimers = () => {
+  const { tick: _, ...visible } = require('./timers.cjs');
+  return visible;
 };
 
 const withoutPrefix = (name) => (name.startsWith('node:') ? name.slice(5) : name);

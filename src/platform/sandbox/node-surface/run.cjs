@@ -104,7 +104,7 @@ const entries = {
 
 ticks.onUncaught(fail);
 
-exports.enter = (kind, first, second, third) => {
+const enter = (kind, first, second, third) => {
   try {
     ticks.runSlice(() => entries[kind](first, second, third));
   } catch (thrown) {
@@ -114,4 +114,11 @@ exports.enter = (kind, first, second, third) => {
       finish(false, '{"code":"THROWN","message":"Unknown error"}');
     }
   }
+};
+
+// What the script of the prelude evaluates to: takes the way out of the isolate, and returns the way in.
+module.exports = (hostFunction, slowHost) => {
+  host.connect(hostFunction, slowHost);
+  require('./globals.cjs').install();
+  return enter;
 };

@@ -1,7 +1,7 @@
 // structuredClone for everything that is data; what is not is a DataCloneError.
 'use strict';
 
-const types = require('./types.cjs');
+const { types } = require('./util.cjs');
 
 const refuse = (value) => {
   const { DOMException } = require('./dom-exception.cjs');

@@ -1,9 +1,29 @@
-// Node's querystring.
+// Small modules of Node: os and querystring.
 'use strict';
 
 const { Buffer } = require('./buffer.cjs');
 const { nodeError } = require('./errors.cjs');
 
+// Says the same of every machine: nothing of the real one is known in here.
+const os = {
+  EOL: '\n',
+  arch: () => 'x64',
+  platform: () => 'linux',
+  type: () => 'Linux',
+  release: () => '',
+  hostname: () => 'localhost',
+  homedir: () => '/',
+  tmpdir: () => '/tmp',
+  endianness: () => 'LE',
+  cpus: () => [],
+  networkInterfaces: () => ({}),
+  totalmem: () => 0,
+  freemem: () => 0,
+  uptime: () => 0,
+  loadavg: () => [0, 0, 0],
+};
+
+// querystring.
 const escape = (value) => {
   const text = typeof value === 'string' ? value : typeof value === 'object' ? String(value) : `${value}`;
   try {
@@ -73,4 +93,5 @@ const parse = (text, separator = '&', equals = '=', options = {}) => {
 };
 
 const querystring = { escape, unescape, unescapeBuffer, stringify, parse, encode: stringify, decode: parse };
-module.exports = querystring;
+
+module.exports = { os, querystring };

@@ -17,7 +17,6 @@ import {
   listOfLines,
   LOOK,
   onceHeader,
-  problemsByPlace,
   problemsNotice,
   readGrace,
   textArea,
@@ -26,6 +25,7 @@ import {
 import { firstCall, rightsIn, TOKEN_PLACEHOLDER } from './key-jobs.ts';
 import { isolated, shortened } from './list-parts.ts';
 import { rulesRefusal } from './rule-rows.ts';
+import { problemsByField } from './resource-pages.ts';
 import { addressOf, badge, consolePage, csrfField, notice, time } from './shell.ts';
 import {
   type ApiAnswer,
@@ -255,11 +255,7 @@ const bodyOfKey = ({ name, expires_at, allowed_addresses }: TypedKey) => {
 
 /** The API's errors beside their fields, and above the form where they belong to none. */
 const refusalOf = (heading: string, typed: TypedKey, answer: ApiAnswer) => {
-  const problems = new Map<string, string[]>();
-  for (const [place, sentences] of problemsByPlace(answer)) {
-    const field = place.replace(/\[.*$/, '');
-    problems.set(field, [...(problems.get(field) ?? []), ...sentences]);
-  }
+  const problems = problemsByField(answer, (place) => place.replace(/\[.*$/, ''));
   const lines = problems.size > 0 ? [LOOK] : problemLines(answer);
   return { form: { typed, problems }, above: problemsNotice(heading, lines) };
 };

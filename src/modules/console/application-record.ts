@@ -3,7 +3,7 @@ import type { RateLimit } from '../../platform/base/application-limits.ts';
 import { DAY_MS } from '../../platform/base/times.ts';
 import { isPermission, type Permission } from '../access/permissions.ts';
 import { fieldOfBound } from './bound-fields.ts';
-import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf, problemsByPlace } from './forms.ts';
+import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf } from './forms.ts';
 import { bodyOfJob, CUSTOM, isJob, jobs } from './key-jobs.ts';
 import {
   areRulesChosen,
@@ -15,6 +15,7 @@ import {
   typedRulesOf,
 } from './rule-rows.ts';
 import type { ApiAnswer } from './visit.ts';
+import { problemsByField, versionOf } from './resource-pages.ts';
 
 /** An application as the API shows it. */
 export type Application = {
@@ -101,12 +102,6 @@ export const emptyForm = (form_id: string): TypedApplication => ({
   seen: '',
 });
 
-/** The version of an application: the time of its last change. */
-const seenOf = ({ modified_at, created_at }: Application): string => modified_at ?? created_at;
-
-export const isOutdated = ({ seen }: TypedApplication, application: Application): boolean =>
-  seen !== seenOf(application);
-
 const textOf = (value: number | undefined): string => (value === undefined ? '' : String(value));
 
 /** The form of a stored application. */
@@ -130,7 +125,7 @@ export const formOf = (application: Application, form_id: string): TypedApplicat
     creates_per_minute: textOf(application.creates_per_minute),
     permissions: new Set(application.permissions.filter(isPermission)),
     form_id,
-    seen: seenOf(application),
+    seen: versionOf(application),
   };
 };
 
@@ -219,17 +214,9 @@ const sentenceOf = (typed: TypedApplication, place: string, sentence: string): s
 };
 
 /** The API's errors by field of the form. */
-export const problemsOfForm = (typed: TypedApplication, answer: ApiAnswer): FieldProblems => {
-  const problems = new Map<string, string[]>();
-  for (const [place, sentences] of problemsByPlace(answer)) {
-    const ofBound = findFieldOfBound(typed, place);
-    if (ofBound !== undefined) {
-      problems.set(ofBound, [...(problems.get(ofBound) ?? []), ...sentences]);
-      continue;
-    }
-    const field = fieldOfPlace(typed, place);
-    const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : sentenceOf(typed, place, each)));
-    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
-  }
-  return problems;
-};
+export const problemsOfForm = (typed: TypedApplication, answer: ApiAnswer): FieldProblems =>
+  problemsByField(
+    answer,
+    (place) => findFieldOfBound(typed, place) ?? fieldOfPlace(typed, place),
+    (sentence, place) => (findFieldOfBound(typed, place) === undefined ? sentenceOf(typed, place, sentence) : sentence),
+  );

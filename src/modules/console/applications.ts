@@ -4,7 +4,7 @@ import { html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { permissions } from '../access/permissions.ts';
 import type { Simulated } from '../answers/simulate.ts';
 import { simulatedCard } from './access.ts';
-import { isolated, nameSearch, namesOf, pagerOf, readNamedPage } from './list-parts.ts';
+import { isolated, namesOf } from './list-parts.ts';
 import { type ApplicationForm, offeredPermissions, TRIED_DAYS, typeLabel } from './application-form.ts';
 import {
   type ApplicationKey,
@@ -22,17 +22,33 @@ import {
   formOf,
   jobProblems,
   keySettings,
-  isOutdated,
   keptFields,
   problemsOfForm,
   readForm,
 } from './application-record.ts';
-import { idOf, isReplayed, linesAbove, LOOK, onceHeader, problemsNotice } from './forms.ts';
+import { isReplayed, linesAbove, LOOK, onceHeader, problemsNotice } from './forms.ts';
 import { rulesRefusal } from './rule-rows.ts';
-import { addressOf, badge, consolePage, empty, may, notice, recordsTable } from './shell.ts';
+import {
+  actionAt,
+  changedNotice,
+  deletePages,
+  findRecord,
+  type Kind,
+  namedList,
+  recordUrl,
+  versionOf,
+} from './resource-pages.ts';
+import { addressOf, badge, may, notice, recordsTable } from './shell.ts';
 import { type ApiAnswer, bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
 
-const PATH = '/console/applications';
+const KIND: Kind = {
+  path: '/console/applications',
+  url: '/applications',
+  section: 'Applications',
+  noun: 'application',
+};
+
+const PATH = KIND.path;
 
 /** Permissions that a row of the list names. */
 const NAMED_MAX = 3;
@@ -83,19 +99,13 @@ const listTable = (applications: readonly Application[]): Html =>
     { label: 'Last use', cell: lastUse },
   ]);
 
-const listPage = async (visit: Visit): Promise<string> => {
-  const { name, data, pagination } = await readNamedPage<Application>(visit, '/applications');
-  const nothing = name === '' ? 'No applications yet.' : 'No applications match.';
-  return consolePage(visit.session, {
-    title: 'Applications',
-    section: 'Applications',
-    main: html`<div class="heading"><h1>Applications</h1><a class="button" href="${PATH}/new">New application</a></div>
-${doneNotice(visit)}
-${nameSearch(PATH, name, 'Checkout*')}
-${data.length === 0 ? empty(nothing) : listTable(data)}
-${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of applications' })}`,
+const listPage = (visit: Visit): Promise<string> =>
+  namedList<Application>(visit, KIND, {
+    heading: html`<div class="heading"><h1>Applications</h1><a class="button" href="${PATH}/new">New application</a></div>`,
+    above: doneNotice(visit),
+    sample: 'Checkout*',
+    table: listTable,
   });
-};
 
 /** The page with the key. A repeated form gets none: a key is shown once. */
 const shownOnce = (visit: Visit, answer: ApiAnswer): Outcome => {
@@ -187,8 +197,7 @@ const create = async (submission: Submission): Promise<Outcome> => {
 };
 
 /** The application of the page's path. */
-const findApplication = async (visit: Visit): Promise<Application> =>
-  bodyOf<Application>(await visit.api({ method: 'GET', url: `/applications/${idOf(visit, 'application')}` }));
+const findApplication = (visit: Visit): Promise<Application> => findRecord(visit, KIND);
 
 const showApplication = async (visit: Visit, application: Application, form: ApplicationForm, above?: HtmlValue) => {
   const [names, keys] = await Promise.all([
@@ -237,12 +246,10 @@ const change = async (submission: Submission): Promise<Outcome> => {
   const application = await findApplication(submission);
   const { id } = application;
   const form = readTyped(submission, application);
-  if (isOutdated(form.typed, application)) {
-    const { seen } = formOf(application, '');
-    const sentence =
-      'This application was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
+  const seen = versionOf(application);
+  if (form.typed.seen !== seen) {
     const current = { ...form, typed: { ...form.typed, seen } };
-    return { status: 409, page: await showApplication(submission, application, current, notice('warn', sentence)) };
+    return { status: 409, page: await showApplication(submission, application, current, changedNotice(KIND.noun)) };
   }
   if (submission.field('do') === 'try') return tryChange(submission, application, form);
   const heading = 'The application was not saved.';
@@ -252,10 +259,9 @@ const change = async (submission: Submission): Promise<Outcome> => {
 };
 
 const makeKey = async (submission: Submission): Promise<Outcome> => {
-  const id = idOf(submission, 'application');
   const answer = await submission.api({
     method: 'POST',
-    url: `/applications/${id}/regenerate`,
+    url: `${recordUrl(submission, KIND)}/regenerate`,
     headers: onceHeader(submission.field),
     // The member gets all that the application holds.
     withAllGrants: true,
@@ -286,13 +292,7 @@ export const applicationsPages = (console: Console): void => {
     return showApplication(visit, application, storedForm(visit, application), doneNotice(visit));
   });
   console.postAfterCode(`${PATH}/:id`, change, keptFields);
-  console.postAfterCode(`${PATH}/:id/key`, makeKey);
-  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
-    bodyOf(await submission.api({ method: 'DELETE', url: `/applications/${idOf(submission, 'application')}` }));
-    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
-  });
+  actionAt(console, KIND, 'key', makeKey);
+  deletePages(console, KIND);
   applicationKeysPages(console, findApplication);
-  // A GET of a form's URL leads to the page.
-  for (const action of ['key', 'delete'])
-    console.get(`${PATH}/:id/${action}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'application')}` }));
 };

@@ -1,5 +1,4 @@
 // The pages of formulas: the list, one with its code, contracts and versions, and the form that changes one.
-import { AppError } from '../../platform/base/errors.ts';
 import { html, type Html } from '../../platform/http/html.ts';
 import { declaredTypes, ELEMENTS_MAX } from '../code/formula-fields.ts';
 import { findVersions, formulaCode, restoredNotice, versionPages, versionsCard } from './code-versions.ts';
@@ -9,32 +8,32 @@ import {
   confirmed,
   fieldProblem,
   type FieldProblems,
-  idOf,
-  linesAbove,
   linesOf,
-  problemsByPlace,
   problemsNotice,
   selectField,
   textArea,
   textInput,
 } from './forms.ts';
-import { clipped, isolated, nameSearch, pagerOf, readNamedPage } from './list-parts.ts';
+import { clipped, isolated } from './list-parts.ts';
 import type { Formula } from './reactor-record.ts';
-import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
+import { addressOf, badge, consolePage, may, notice, recordsTable, time } from './shell.ts';
 import {
-  type ApiAnswer,
-  bodyOf,
-  type Console,
-  isSuccess,
-  type Outcome,
-  problemLines,
-  type Submission,
-  type Visit,
-} from './visit.ts';
+  deletePages,
+  editPages,
+  findRecord,
+  type Frame,
+  type Kind,
+  namedList,
+  problemsByField,
+  type RecordForm,
+} from './resource-pages.ts';
+import { problemLines, type Console, type Submission, type Visit } from './visit.ts';
 
 // The form that changes a formula of the tenant: its name, its description, and its contracts, with a row for each declared value.
 
-const PATH = formulaCode.path;
+const KIND: Kind = { path: formulaCode.path, url: '/reactor-formulas', section: 'Formulas', noun: 'formula' };
+
+const PATH = KIND.path;
 
 /** At the end of each list. */
 const EMPTY_ROWS = 2;
@@ -64,12 +63,8 @@ type FormulaForm = Record<ListName, readonly Row[]> & {
   formula: Formula;
   name: string;
   description: string;
-  /** The version that the form began with. */
-  seen: string;
   problems: FieldProblems;
 };
-
-const seenOf = ({ modified_at, created_at }: Formula): string => modified_at ?? created_at;
 
 const rowOf = ({
   name,
@@ -89,7 +84,6 @@ const openForm = (formula: Formula): FormulaForm => ({
   description: linesOf(formula.description ?? ''),
   configuration: formula.configuration.map(rowOf),
   request_parameters: formula.request_parameters.map(rowOf),
-  seen: seenOf(formula),
   problems: new Map(),
 });
 
@@ -108,7 +102,6 @@ const readForm = (submission: Submission, formula: Formula): FormulaForm => ({
   description: linesOf(submission.field('description')).trim(),
   configuration: readRows(submission, 'configuration'),
   request_parameters: readRows(submission, 'request_parameters'),
-  seen: submission.field('seen'),
   problems: new Map(),
 });
 
@@ -129,16 +122,6 @@ const fieldOfPlace = (place: string): string => {
   if (['name', 'description', ...lists].includes(place)) return place;
   const [, list, index, part] = /^(configuration|request_parameters)\[(\d+)\]\.(\w+)$/.exec(place) ?? [];
   return part === undefined ? '' : rowField(list as ListName, Number(index), part as (typeof parts)[number]);
-};
-
-const problemsOf = (answer: ApiAnswer): FieldProblems => {
-  const problems = new Map<string, string[]>();
-  for (const [place, sentences] of problemsByPlace(answer)) {
-    const field = fieldOfPlace(place);
-    const lines = field === '' ? sentences.map((sentence) => `${place} ${sentence}`) : sentences;
-    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
-  }
-  return problems;
 };
 
 const typeOptions = declaredTypes.map((type) => [type, type] as const);
@@ -163,8 +146,8 @@ ${fieldProblem(`${list}-problem`, form.problems.get(list) ?? [])}
 ${rows.map((row, index) => rowFields(list, index, row, form.problems))}`;
 };
 
-const formPage = ({ session }: Visit, form: FormulaForm, above?: Html): string => {
-  const { formula, name, description, problems, seen } = form;
+const formPage = ({ session }: Visit, form: FormulaForm, { hidden, above }: Frame): string => {
+  const { formula, name, description, problems } = form;
   const title = `Change ${formula.name}`;
   const texts = { typed: { name, description }, problems };
   return consolePage(session, {
@@ -173,7 +156,7 @@ const formPage = ({ session }: Visit, form: FormulaForm, above?: Html): string =
     main: html`<p class="quiet"><a href="${PATH}">Formulas</a></p>
 <h1>${isolated(title)}</h1>
 ${above}
-<form method="post" action="${PATH}/${formula.id}/edit" class="card" autocomplete="off">${csrfField(session)}<input type="hidden" name="seen" value="${seen}">
+<form method="post" action="${PATH}/${formula.id}/edit" class="card" autocomplete="off">${hidden}
 <p class="quiet">Its reactors are held to what is saved here from their next run. The code is changed on the page of a reactor that runs it.</p>
 ${textInput(texts, { name: 'name', label: 'Name', more: html` required maxlength="200"` })}
 ${textArea(texts, { name: 'description', label: 'What it does' })}
@@ -182,36 +165,16 @@ ${lists.map((list) => listFields(form, list))}
   });
 };
 
-const findFormula = async (visit: Visit): Promise<Formula> =>
-  bodyOf<Formula>(await visit.api({ method: 'GET', url: `/reactor-formulas/${idOf(visit, 'formula')}` }));
-
-const save = async (submission: Submission): Promise<Outcome> => {
-  const formula = await findFormula(submission);
-  const form = readForm(submission, formula);
-  if (form.seen !== seenOf(formula)) {
-    const sentence =
-      'This formula was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
-    return { status: 409, page: formPage(submission, { ...form, seen: seenOf(formula) }, notice('warn', sentence)) };
-  }
-  const answer = await submission.api({
-    method: 'PUT',
-    url: `/reactor-formulas/${formula.id}`,
-    json: bodyOfForm(form),
-    // The permission check compares rights, as for a deployment of its code.
-    withAllGrants: true,
-  });
-  if (isSuccess(answer)) return { seeOther: addressOf(`${PATH}/${formula.id}`, { done: 'saved' }) };
-  const problems = problemsOf(answer);
-  const above = problemsNotice('The formula was not saved.', linesAbove(problems, answer));
-  return { status: answer.status, page: formPage(submission, { ...form, problems }, above) };
-};
-
-const formulaFormPages = (console: Console): void => {
-  console.get(`${PATH}/:id/edit`, async (visit) => {
-    if (!may(visit.session, 'reactor:update')) throw new AppError('forbidden', 'Your role does not change formulas.');
-    return formPage(visit, openForm(await findFormula(visit)));
-  });
-  console.postAfterCode(`${PATH}/:id/edit`, save, ['name', 'description']);
+const form: RecordForm<Formula, FormulaForm> = {
+  permission: 'reactor:update',
+  keeps: ['name', 'description'],
+  // The permission check compares rights, as for a deployment of its code.
+  withAllGrants: true,
+  open: (formula) => openForm(formula as Formula),
+  read: (submission, formula) => readForm(submission, formula as Formula),
+  show: formPage,
+  toBody: (typed) => ({ json: bodyOfForm(typed) }),
+  toProblems: (_, answer) => problemsByField(answer, fieldOfPlace),
 };
 
 /** Characters of the code on the page, which stays below 40 KB. The API has all of it. */
@@ -224,29 +187,23 @@ const typeBadge = ({ type }: Formula): Html => (type === 'official' ? badge('off
 const makeLink = ({ id, name }: Formula): Html =>
   html`<a href="${addressOf('/console/reactors', { from: id })}#new">Make a reactor<span class="unseen"> from ${name}</span></a>`;
 
-const listPage = async (visit: Visit): Promise<string> => {
-  const { name, data, pagination } = await readNamedPage<Formula>(visit, '/reactor-formulas');
-  const columns = [
-    { label: 'Name', cell: (each: Formula) => html`<a href="${PATH}/${each.id}">${isolated(each.name)}</a>` },
-    { label: 'Type', cell: typeBadge },
-    {
-      label: 'What it does',
-      cell: ({ description }: Formula) =>
-        description !== undefined && isolated(clipped(description, DESCRIPTION_SHOWN_MAX)),
-    },
-    ...(may(visit.session, 'reactor:create') ? [{ label: '', cell: makeLink }] : []),
-  ];
-  return consolePage(visit.session, {
-    title: 'Formulas',
-    section: 'Formulas',
-    main: html`<h1>Formulas</h1>
-${visit.query('done') === 'deleted' && notice('good', 'The formula was deleted.')}
-<p class="quiet">Code that reactors run. Official formulas are the operator's; a reactor made from a sample has a private one of its own.</p>
-${nameSearch(PATH, name, 'Card*')}
-${data.length === 0 ? empty(name === '' ? 'No formulas yet.' : 'No formulas match.') : recordsTable('Formulas', data, columns)}
-${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of formulas' })}`,
+const listPage = (visit: Visit): Promise<string> =>
+  namedList<Formula>(visit, KIND, {
+    heading: html`<h1>Formulas</h1>`,
+    above: html`${visit.query('done') === 'deleted' && notice('good', 'The formula was deleted.')}
+<p class="quiet">Code that reactors run. Official formulas are the operator's; a reactor made from a sample has a private one of its own.</p>`,
+    sample: 'Card*',
+    table: (rows) =>
+      recordsTable('Formulas', rows, [
+        { label: 'Name', cell: ({ id, name }) => html`<a href="${PATH}/${id}">${isolated(name)}</a>` },
+        { label: 'Type', cell: typeBadge },
+        {
+          label: 'What it does',
+          cell: ({ description }) => description !== undefined && isolated(clipped(description, DESCRIPTION_SHOWN_MAX)),
+        },
+        ...(may(visit.session, 'reactor:create') ? [{ label: '', cell: makeLink }] : []),
+      ]),
   });
-};
 
 const elements = (heading: string, found: readonly Formula['request_parameters'][number][]): Html | undefined =>
   found.length === 0
@@ -258,11 +215,10 @@ const elements = (heading: string, found: readonly Formula['request_parameters']
 
 const onePage = async (visit: Visit, above?: Html): Promise<string> => {
   const { session } = visit;
-  const id = idOf(visit, 'formula');
-  const formula = bodyOf<Formula>(await visit.api({ method: 'GET', url: `/reactor-formulas/${id}` }));
+  const formula = await findRecord<Formula>(visit, KIND);
   const isOfficial = formula.type === 'official';
+  const { id, name, description, code, configuration, request_parameters, created_at } = formula;
   const versions = isOfficial ? undefined : await findVersions(visit, formulaCode, id);
-  const { name, description, code, configuration, request_parameters, created_at } = formula;
   return consolePage(session, {
     title: name,
     section: 'Formulas',
@@ -298,14 +254,9 @@ ${versions && versionsCard(visit, formulaCode, id, versions)}`,
 export const formulasPages = (console: Console): void => {
   console.get(PATH, listPage);
   console.get(`${PATH}/:id`, (visit) => onePage(visit));
-  formulaFormPages(console);
+  editPages(console, KIND, form);
   versionPages(console, formulaCode);
-  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'formula')}` }));
-  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
-    const answer = await submission.api({ method: 'DELETE', url: `/reactor-formulas/${idOf(submission, 'formula')}` });
-    if (isSuccess(answer)) return { seeOther: addressOf(PATH, { done: 'deleted' }) };
-    if (answer.status !== 409) bodyOf(answer);
-    const above = problemsNotice('The formula was not deleted.', problemLines(answer));
-    return { status: 409, page: await onePage(submission, above) };
-  });
+  deletePages(console, KIND, (submission, answer) =>
+    onePage(submission, problemsNotice('The formula was not deleted.', problemLines(answer))),
+  );
 };

@@ -7,18 +7,17 @@ import {
   ECHO_GUARD_LABEL,
   fieldProblem,
   graceField,
-  idOf,
   invalidAttributes,
   isReplayed,
   linesOf,
   onceHeader,
-  problemsNotice,
   readGrace,
   typedText,
 } from './forms.ts';
 import { FORWARDS_PATH } from './forward-record.ts';
-import { isolated, nameSearch, namesOf, pagerOf, readNamedPage } from './list-parts.ts';
-import { findStoredProxy, proxySavePages } from './proxy-form.ts';
+import { isolated, namesOf } from './list-parts.ts';
+import { KIND, proxySavePages } from './proxy-form.ts';
+import { actionAt, failedPage, findRecord, namedList, recordPath, recordUrl } from './resource-pages.ts';
 import { sendRequest, showPreview } from './proxy-try.ts';
 import type { Proxy } from './proxy-record.ts';
 import { methods, newRequest, readRequest, type Typed, type TypedProblems } from './proxy-request.ts';
@@ -32,7 +31,7 @@ import {
   type Run,
   RUNS_PATH,
 } from './run-record.ts';
-import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
+import { addressOf, badge, consolePage, csrfField, may, notice, recordsTable, time } from './shell.ts';
 import { findTokens, pickerFields } from './token-parts.ts';
 import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
 
@@ -65,7 +64,7 @@ ${
 
 // The key of a stored proxy: the form that replaces it, and the page that shows the new one.
 
-const PATH = '/console/proxies';
+const PATH = KIND.path;
 
 const rotationForm = ({ session, ctx }: Pick<Visit, 'session' | 'ctx'>, { id }: Pick<Proxy, 'id'>): Html =>
   confirmed(session, {
@@ -91,34 +90,27 @@ ${notice('warn', html`<strong>Give callers the new key.</strong> The replaced ke
 <p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
   });
 
-const failedPage = ({ session }: Visit, id: string, lines: readonly string[]): string =>
-  consolePage(session, {
-    title: 'New key',
-    section: 'Proxies',
-    main: html`<h1>New key</h1>${problemsNotice('The key was not replaced.', lines)}
-<p><a class="button second" href="${PATH}/${id}">Back</a></p>`,
-  });
+const notReplaced = (submission: Submission, status: number, lines: readonly string[]): Outcome => {
+  const shown = { title: 'New key', heading: 'The key was not replaced.', lines };
+  return { status, page: failedPage(submission, KIND, shown) };
+};
 
-const proxyKeyPages = (console: Console): void => {
-  console.get(`${PATH}/:id/key`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
-  console.postAfterCode(`${PATH}/:id/key`, async (submission): Promise<Outcome> => {
-    const id = idOf(submission, 'proxy');
-    const grace_seconds = readGrace(submission.field);
-    if (grace_seconds === undefined)
-      return { status: 400, page: failedPage(submission, id, ['The form does not say when the current key ends.']) };
-    const answer = await submission.api({
-      method: 'POST',
-      url: `/proxies/${id}/rotate-key`,
-      // A form that is sent twice replaces the key once.
-      headers: onceHeader(submission.field),
-      json: { grace_seconds },
-      // With the key of an open proxy the member gets all that its application holds.
-      withAllGrants: true,
-    });
-    if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
-    if (isReplayed(answer)) return { seeOther: `${PATH}/${id}` };
-    return newKeyPage(submission, answer.body as Proxy);
+const replaceKey = async (submission: Submission): Promise<Outcome> => {
+  const grace_seconds = readGrace(submission.field);
+  if (grace_seconds === undefined)
+    return notReplaced(submission, 400, ['The form does not say when the current key ends.']);
+  const answer = await submission.api({
+    method: 'POST',
+    url: `${recordUrl(submission, KIND)}/rotate-key`,
+    // A form that is sent twice replaces the key once.
+    headers: onceHeader(submission.field),
+    json: { grace_seconds },
+    // With the key of an open proxy the member gets all that its application holds.
+    withAllGrants: true,
   });
+  if (!isSuccess(answer)) return notReplaced(submission, answer.status, problemLines(answer));
+  if (isReplayed(answer)) return { seeOther: recordPath(submission, KIND) };
+  return newKeyPage(submission, answer.body as Proxy);
 };
 
 // The page of a stored proxy, or of a typed destination, with a form that tries a request.
@@ -297,23 +289,16 @@ const listTable = (proxies: readonly Proxy[], names: ReadonlyMap<string, string>
     { label: 'Transforms', cell: transformsOf },
   ]);
 
-const listPage = async (visit: Visit): Promise<string> => {
-  const { name, data, pagination } = await readNamedPage<Proxy>(visit, '/proxies');
-  const names = await namesOf(
-    visit,
-    data.map(({ application_id }) => application_id),
-  );
-  const nothing = name === '' ? 'No proxies yet.' : 'No proxies match.';
-  return consolePage(visit.session, {
-    title: 'Proxies',
-    section: 'Proxies',
-    main: html`<div class="heading"><h1>Proxies</h1><span class="actions"><a class="button second" href="${PATH}/test">Try a destination</a>${may(visit.session, 'proxy:create') && html`<a class="button" href="${PATH}/new">New proxy</a>`}</span></div>
-${visit.query('done') === 'deleted' && notice('good', 'The proxy was deleted. Its key no longer works.')}
-${nameSearch(PATH, name, 'Payments*')}
-${data.length === 0 ? empty(nothing) : listTable(data, names)}
-${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of proxies' })}`,
+const listPage = (visit: Visit): Promise<string> =>
+  namedList<Proxy>(visit, KIND, {
+    heading: html`<div class="heading"><h1>Proxies</h1><span class="actions"><a class="button second" href="${PATH}/test">Try a destination</a>${may(visit.session, 'proxy:create') && html`<a class="button" href="${PATH}/new">New proxy</a>`}</span></div>`,
+    above: visit.query('done') === 'deleted' && notice('good', 'The proxy was deleted. Its key no longer works.'),
+    sample: 'Payments*',
+    table: async (rows) => {
+      const ids = rows.map(({ application_id }) => application_id);
+      return listTable(rows, await namesOf(visit, ids));
+    },
   });
-};
 
 const typedIn = ({ field }: Submission): Typed => ({
   destination: field('destination').trim(),
@@ -352,7 +337,7 @@ const tryRequest = async (submission: Submission, tester: Tester): Promise<Outco
 
 export const proxiesPages = (console: Console): void => {
   const findTester = async (visit: Visit): Promise<Tester> => {
-    const proxy = await findStoredProxy(visit);
+    const proxy = await findRecord<Proxy>(visit, KIND);
     const id = proxy.application_id;
     const [names, requests, versions] = await Promise.all([
       namesOf(visit, [id]),
@@ -375,7 +360,7 @@ export const proxiesPages = (console: Console): void => {
     typedFields,
   );
   proxySavePages(console);
-  proxyKeyPages(console);
+  actionAt(console, KIND, 'key', replaceKey);
   versionPages(console, proxyCode);
   console.get(`${PATH}/:id`, async (visit) => {
     const sentence = doneSentences.get(visit.query('done'));

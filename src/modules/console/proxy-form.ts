@@ -1,5 +1,4 @@
 // The form that makes, changes and deletes a stored proxy: every attribute has a field of its own.
-import { AppError } from '../../platform/base/errors.ts';
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { attribute, html, type Html, type HtmlValue } from '../../platform/http/html.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
@@ -11,13 +10,8 @@ import {
   echoGuardField,
   fieldProblem,
   findProblems,
-  idOf,
   invalidAttributes,
-  linesAbove,
-  LOOK,
   numberInput,
-  onceHeader,
-  problemsNotice,
   selectField,
   textArea,
   textInput,
@@ -35,12 +29,12 @@ import {
   type ProxyForm,
   readProxyForm,
   rowField,
-  seenOf,
   withEmptyRows,
 } from './proxy-record.ts';
 import { lineOf } from './reactor-actions.ts';
-import { addressOf, consolePage, csrfField, may, notice, time } from './shell.ts';
-import { bodyOf, type Console, isSuccess, type Outcome, type Submission, type Visit } from './visit.ts';
+import { deletePages, editPages, type Frame, type Kind, newPages, type RecordForm } from './resource-pages.ts';
+import { consolePage, time } from './shell.ts';
+import type { Console, Visit } from './visit.ts';
 
 const codeRuleFields = (form: ProxyForm): Html => html`<fieldset><legend>Security codes</legend>
 ${selectField(form, {
@@ -142,9 +136,9 @@ const proxyFormPage = (
   { session }: Pick<Visit, 'session'>,
   form: ProxyForm,
   applications: readonly NamedRow[],
-  above?: HtmlValue,
+  { hidden, above }: Frame,
 ): string => {
-  const { proxy, typed } = form;
+  const { proxy } = form;
   const path = proxy ? `/console/proxies/${proxy.id}` : '/console/proxies';
   const title = proxy ? `Change ${proxy.name}` : 'New proxy';
   return consolePage(session, {
@@ -152,8 +146,7 @@ const proxyFormPage = (
     section: 'Proxies',
     main: html`<p class="quiet">${proxy ? html`<a href="${path}">${isolated(proxy.name)}</a>` : html`<a href="${path}">Proxies</a>`}</p>
 <h1>${isolated(title)}</h1>${above}
-<form method="post" action="${proxy ? `${path}/edit` : `${path}/new`}" autocomplete="off" novalidate>${csrfField(session)}
-<input type="hidden" name="${proxy ? 'seen' : 'form_id'}" value="${proxy ? typed.seen : typed.form_id}">
+<form method="post" action="${proxy ? `${path}/edit` : `${path}/new`}" autocomplete="off" novalidate>${hidden}
 ${destinationCard(form, applications)}
 ${configurationCard(form)}
 ${transformsCard(form)}
@@ -164,69 +157,35 @@ ${certificateCard(form)}
 
 // The pages that make, change and delete a stored proxy, by the API.
 
-const PATH = '/console/proxies';
+export const KIND: Kind = { path: '/console/proxies', url: '/proxies', section: 'Proxies', noun: 'proxy' };
 
 /** Applications that the form names, the newest first. */
 const APPLICATIONS_MAX = 100;
 
-export const findStoredProxy = async (visit: Visit): Promise<Proxy> =>
-  bodyOf<Proxy>(await visit.api({ method: 'GET', url: `/proxies/${idOf(visit, 'proxy')}` }));
-
-const show = async (visit: Visit, form: ProxyForm, above?: Parameters<typeof proxyFormPage>[3]): Promise<string> => {
+const show = async (visit: Visit, form: ProxyForm, frame: Frame): Promise<string> => {
   const applications = await listNames(visit.ctx.db.for(visit.session), 'application', APPLICATIONS_MAX);
   const id = form.proxy?.application_id;
   if (id !== undefined && !applications.some((each) => each.id === id))
     applications.push({ id, name: (await namesOf(visit, [id])).get(id) ?? id });
-  return proxyFormPage(visit, form, applications, above);
+  return proxyFormPage(visit, form, applications, frame);
 };
 
-const save = async (submission: Submission, proxy: Proxy | undefined): Promise<Outcome> => {
-  const form = readProxyForm(proxy, submission.field);
-  const refuse = async (status: number, problems: ProxyForm['problems'], lines: readonly string[]) => {
-    const heading = proxy ? 'The proxy was not saved.' : 'The proxy was not created.';
-    return { status, page: await show(submission, { ...form, problems }, problemsNotice(heading, lines)) };
-  };
-  if (proxy && form.typed.seen !== seenOf(proxy)) {
-    const sentence =
-      'This proxy was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
-    const current = { ...form, typed: { ...form.typed, seen: seenOf(proxy) } };
-    return { status: 409, page: await show(submission, current, notice('warn', sentence)) };
-  }
-  const { json, problems: found } = bodyOfProxyForm(form);
-  if (!json) return refuse(422, found, [LOOK]);
-  const answer = await submission.api({
-    method: proxy ? 'PUT' : 'POST',
-    url: proxy ? `/proxies/${proxy.id}` : '/proxies',
-    headers: proxy ? {} : onceHeader(submission.field),
-    json,
-    // The member gives the rights of the application to callers and code, and holds all of them.
-    withAllGrants: true,
-  });
-  if (isSuccess(answer)) {
-    const done = proxy ? 'saved' : 'made';
-    return { seeOther: addressOf(`${PATH}/${(answer.body as Proxy).id}`, { done }) };
-  }
-  const problems = problemsOfProxyForm(form, answer);
-  return refuse(answer.status, problems, linesAbove(problems, answer));
+const proxyForm: RecordForm<Proxy, ProxyForm> = {
+  permission: 'proxy:update',
+  keeps: keptFields,
+  // The form has the values of the configuration, which may be keys of other services.
+  isSecret: true,
+  // The member gives the rights of the application to callers and code, and holds all of them.
+  withAllGrants: true,
+  open: formOfProxy,
+  read: ({ field }, proxy) => readProxyForm(proxy, field),
+  show,
+  toBody: bodyOfProxyForm,
+  toProblems: problemsOfProxyForm,
 };
 
 export const proxySavePages = (console: Console): void => {
-  console.get(`${PATH}/new`, (visit) => show(visit, formOfProxy(undefined, visit.ctx.newUuid())));
-  console.postAfterCode(`${PATH}/new`, (submission) => save(submission, undefined), keptFields);
-  console.get(`${PATH}/:id/edit`, async (visit) => {
-    // The form has the values of the configuration, which may be keys of other services.
-    if (!may(visit.session, 'proxy:update')) throw new AppError('forbidden', 'Your role does not change proxies.');
-    if (visit.stepUp !== undefined) return { seeOther: visit.stepUp };
-    return show(visit, formOfProxy(await findStoredProxy(visit), ''));
-  });
-  console.postAfterCode(
-    `${PATH}/:id/edit`,
-    async (submission) => save(submission, await findStoredProxy(submission)),
-    keptFields,
-  );
-  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'proxy')}` }));
-  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
-    bodyOf(await submission.api({ method: 'DELETE', url: `/proxies/${idOf(submission, 'proxy')}` }));
-    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
-  });
+  newPages(console, KIND, proxyForm);
+  editPages(console, KIND, proxyForm);
+  deletePages(console, KIND);
 };

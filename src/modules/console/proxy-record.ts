@@ -3,8 +3,9 @@ import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import type { AmountRule } from '../proxy/amount-rule.ts';
 import type { CodeRule } from '../proxy/code-rule.ts';
 import { ELEMENTS_MAX } from '../code/formula-fields.ts';
-import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf, problemsByPlace } from './forms.ts';
+import { type FieldProblems, linesOf, listOfLines, numberedLines, numberOf } from './forms.ts';
 import { parseJson } from '../../platform/json/json.ts';
+import { problemsByField } from './resource-pages.ts';
 import type { ApiAnswer } from './visit.ts';
 
 type Value = string | number | boolean;
@@ -60,9 +61,6 @@ const textFields = [
   'is_open',
   'is_literal',
   'no_certificate',
-  // The version that the form began with, so that changes of others are not overwritten.
-  'seen',
-  'form_id',
 ] as const;
 
 type ProxyField = (typeof textFields)[number];
@@ -106,9 +104,6 @@ export const withEmptyRows = (rows: readonly ConfigurationRow[]): ConfigurationR
 ];
 
 const isMask = (transform: Transform | undefined): boolean => transform?.type === 'mask';
-
-/** The version of a proxy: the time of its last change. */
-export const seenOf = ({ modified_at, created_at }: Proxy): string => modified_at ?? created_at;
 
 type CodeField = 'cvc_until' | 'cvc_statuses' | 'cvc_path' | 'cvc_equals';
 
@@ -161,7 +156,7 @@ const amountRuleOf = (typed: Record<AmountField, string>): unknown => {
   return { value, currency, unit: typed.amount_unit, ...(merchant !== '' && { merchant }) };
 };
 
-export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyForm => {
+export const formOfProxy = (proxy: Proxy | undefined): ProxyForm => {
   const { request_transform, response_transform } = proxy ?? {};
   const mask = isMask(response_transform) ? response_transform : undefined;
   const typed = {
@@ -183,8 +178,6 @@ export const formOfProxy = (proxy: Proxy | undefined, form_id: string): ProxyFor
     is_open: proxy && !proxy.require_auth ? 'yes' : '',
     is_literal: proxy?.expressions === 'off' ? 'yes' : '',
     no_certificate: '',
-    seen: proxy ? seenOf(proxy) : '',
-    form_id,
   };
   return { proxy, typed, rows: Object.entries(proxy?.configuration ?? {}).map(rowOf), problems: new Map() };
 };
@@ -238,9 +231,7 @@ const certificateOf = ({ certificate, private_key, no_certificate }: ProxyForm['
 };
 
 /** @returns the body for the API, or the errors that need no request. */
-export const bodyOfProxyForm = (
-  form: ProxyForm,
-): { json: Record<string, unknown>; problems?: never } | { json?: never; problems: FieldProblems } => {
+export const bodyOfProxyForm = (form: ProxyForm): { json: Record<string, unknown> } | { problems: FieldProblems } => {
   const { typed, rows, proxy } = form;
   const problems = problemsOfRows(form);
   if (typed.no_certificate === 'yes' && typed.certificate + typed.private_key !== '')
@@ -299,15 +290,13 @@ const fieldOfPlace = ({ rows }: ProxyForm, place: string): string => {
 };
 
 /** The API's errors by field of the form. */
-export const problemsOfProxyForm = (form: ProxyForm, answer: ApiAnswer): FieldProblems => {
-  const problems = new Map<string, string[]>();
-  for (const [place, sentences] of problemsByPlace(answer)) {
-    const field = fieldOfPlace(form, place);
-    const [, index] = /^allowed_hosts\[(\d+)\]$/.exec(place) ?? [];
-    const line =
-      index === undefined ? '' : `Line ${numberedLines(form.typed.allowed_hosts)[Number(index)]?.line ?? ''} `;
-    const lines = sentences.map((each) => (field === '' ? `${place} ${each}` : `${line}${each}`));
-    problems.set(field, [...(problems.get(field) ?? []), ...lines]);
-  }
-  return problems;
-};
+export const problemsOfProxyForm = (form: ProxyForm, answer: ApiAnswer): FieldProblems =>
+  problemsByField(
+    answer,
+    (place) => fieldOfPlace(form, place),
+    (sentence, place) => {
+      const [, index] = /^allowed_hosts\[(\d+)\]$/.exec(place) ?? [];
+      if (index === undefined) return sentence;
+      return `Line ${numberedLines(form.typed.allowed_hosts)[Number(index)]?.line ?? ''} ${sentence}`;
+    },
+  );

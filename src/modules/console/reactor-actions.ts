@@ -14,6 +14,7 @@ import {
   type Reactor,
   withReactor,
 } from './reactor-record.ts';
+import { changedNotice } from './resource-pages.ts';
 import { badge, notice, shownBlock } from './shell.ts';
 import { type ApiAnswer, errorLines, isSuccess, problemLines, type Visit } from './visit.ts';
 
@@ -94,10 +95,7 @@ export const saveEditor = async (visit: Visit, typed: Editor, isDeploy: boolean)
       editor: {
         ...editor,
         seen,
-        above: notice(
-          'warn',
-          'This reactor was changed since the page was opened. Your changes are below and are not saved. Deploy or save again to overwrite the other changes.',
-        ),
+        above: changedNotice('reactor', 'Deploy or save'),
       },
       status: 409,
     };

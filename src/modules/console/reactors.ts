@@ -2,12 +2,13 @@
 import { html, type Html } from '../../platform/http/html.ts';
 import { listOfficialNames } from '../code/rows/formulas.ts';
 import { reactorCode, restoredNotice, versionPages } from './code-versions.ts';
-import { idOf, linesOf, problemsByPlace, problemsNotice, tryAgain, uuid } from './forms.ts';
-import { clipped, nameSearch, pageNumber, pagerOf, readNamedPage } from './list-parts.ts';
+import { linesOf, problemsByPlace, problemsNotice, tryAgain, uuid } from './forms.ts';
+import { clipped, pageNumber } from './list-parts.ts';
 import { editorPage, elementField } from './reactor-editor.ts';
 import { configurationOf, type Formula, openEditor, type Reactor, readEditor } from './reactor-record.ts';
 import { runReactor, saveEditor } from './reactor-actions.ts';
-import { addressOf, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
+import { deletePages, findRecord, type Kind, namedList } from './resource-pages.ts';
+import { addressOf, csrfField, may, notice, recordsTable, time } from './shell.ts';
 import { findTokens } from './token-parts.ts';
 import {
   type ApiAnswer,
@@ -22,7 +23,9 @@ import {
 
 // Creates a reactor: with a private formula of sample code, or with an official formula and the configuration that it asks for.
 
-const PATH = '/console/reactors';
+const KIND: Kind = { path: '/console/reactors', url: '/reactors', section: 'Reactors', noun: 'reactor' };
+
+const PATH = KIND.path;
 
 type Sample = Pick<Formula, 'code'> & { label: string; request_parameters: object[] };
 
@@ -181,23 +184,14 @@ const listTable = (reactors: readonly Reactor[]): Html =>
     { label: 'Created', cell: ({ created_at }) => time(created_at) },
   ]);
 
-const listPage = async (visit: Visit, refused?: Refused): Promise<string> => {
-  const [{ name, data, pagination }, form] = await Promise.all([
-    readNamedPage<Reactor>(visit, '/reactors'),
-    newForm(visit, refused),
-  ]);
-  const nothing = name === '' ? 'No reactors yet.' : 'No reactors match.';
-  return consolePage(visit.session, {
-    title: 'Reactors',
-    section: 'Reactors',
-    main: html`<h1>Reactors</h1>
-${visit.query('done') === 'deleted' && notice('good', 'The reactor was deleted.')}${refused?.above}
-${nameSearch(PATH, name, 'Shop*')}
-${data.length === 0 ? empty(nothing) : listTable(data)}
-${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of reactors' })}
-${form}`,
+const listPage = (visit: Visit, refused?: Refused): Promise<string> =>
+  namedList<Reactor>(visit, KIND, {
+    heading: html`<h1>Reactors</h1>`,
+    above: html`${visit.query('done') === 'deleted' && notice('good', 'The reactor was deleted.')}${refused?.above}`,
+    sample: 'Shop*',
+    table: listTable,
+    below: newForm(visit, refused),
   });
-};
 
 /** The line that a run names, with its text above the editor. Undefined for a line that the code does not have. */
 const failedLine = (code: string, asked: string): { line: number; above: Html } | undefined => {
@@ -223,11 +217,8 @@ export const reactorsPages = (console: Console): void => {
       : { status: made.status, page: await listPage(submission, made) };
   });
 
-  const find = async (visit: Visit): Promise<Reactor> =>
-    bodyOf<Reactor>(await visit.api({ method: 'GET', url: `/reactors/${idOf(visit, 'reactor')}` }));
-
   console.get(`${PATH}/:id`, async (visit) => {
-    const reactor = await find(visit);
+    const reactor = await findRecord<Reactor>(visit, KIND);
     const isNew = visit.query('done') === 'made';
     const editor = openEditor(reactor);
     const failed = failedLine(editor.code, visit.query('line'));
@@ -238,7 +229,7 @@ export const reactorsPages = (console: Console): void => {
 
   const act = async (submission: Submission): Promise<Outcome> => {
     const wanted = submission.field('do');
-    const reactor = await find(submission);
+    const reactor = await findRecord<Reactor>(submission, KIND);
     const typed = readEditor(reactor, (name) => linesOf(submission.field(name)));
     if (wanted === 'test' || wanted === 'run')
       return editorPage(submission, await runReactor(submission, typed, wanted === 'test'));
@@ -249,13 +240,6 @@ export const reactorsPages = (console: Console): void => {
   };
   console.postAfterCode(`${PATH}/:id`, act, ['code', 'args']);
 
-  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
-    const answer = await submission.api({ method: 'DELETE', url: `/reactors/${idOf(submission, 'reactor')}` });
-    bodyOf(answer);
-    return { seeOther: `${PATH}?done=deleted` };
-  });
+  deletePages(console, KIND);
   versionPages(console, reactorCode);
-
-  // A GET of a form's URL leads to the page.
-  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'reactor')}` }));
 };

@@ -35,7 +35,7 @@ const LINE_LENGTH_MAX = 120;
 export const isSegment = (id: string): boolean => id !== '' && id !== '.' && id !== '..';
 
 /** @throws notFound for an id that no URL may have. */
-const segmentOf = (id: string): string => {
+export const segmentOf = (id: string): string => {
   if (!isSegment(id)) throw notFound('token');
   return encodeURIComponent(id);
 };

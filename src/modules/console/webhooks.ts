@@ -7,23 +7,44 @@ import {
   confirmed,
   fieldProblem,
   type FieldProblems,
-  idOf,
   invalidAttributes,
   isReplayed,
-  linesAbove,
   onceHeader,
   problemsByPlace,
-  problemsNotice,
   textInput,
   uuid,
 } from './forms.ts';
-import { isolated, nameSearch, pagerOf, readNamedPage } from './list-parts.ts';
+import { isolated } from './list-parts.ts';
+import {
+  actionAt,
+  deletePages,
+  editPages,
+  failedPage,
+  findRecord,
+  type Frame,
+  type Kind,
+  namedList,
+  newPages,
+  type RecordForm,
+  recordPath,
+  recordUrl,
+} from './resource-pages.ts';
 import { addressOf, badge, consolePage, csrfField, empty, may, notice, recordsTable, time } from './shell.ts';
-import { bodyOf, type Console, isSuccess, type Outcome, problemLines, type Submission, type Visit } from './visit.ts';
-import { AppError, notFound } from '../../platform/base/errors.ts';
+import {
+  type ApiAnswer,
+  bodyOf,
+  type Console,
+  isSuccess,
+  type Outcome,
+  problemLines,
+  type Submission,
+  type Visit,
+} from './visit.ts';
+import { notFound } from '../../platform/base/errors.ts';
 
-const PATH = '/console/webhooks';
-const SECTION = 'Webhooks';
+const KIND: Kind = { path: '/console/webhooks', url: '/webhooks', section: 'Webhooks', noun: 'webhook' };
+
+const { path: PATH, section: SECTION } = KIND;
 
 /** Deliveries that the page of a webhook shows: the newest. */
 const DELIVERIES_SHOWN = 20;
@@ -52,43 +73,29 @@ const statusBadge = ({ status, failing_since }: WebhookRecord): Html => {
   return failing_since === undefined ? badge('enabled', 'good') : badge('failing', 'warn');
 };
 
-const listPage = async (visit: Visit): Promise<string> => {
-  const { name, data, pagination } = await readNamedPage<WebhookRecord>(visit, '/webhooks');
-  const columns = [
-    { label: 'Name', cell: (each: WebhookRecord) => html`<a href="${PATH}/${each.id}">${isolated(each.name)}</a>` },
-    { label: 'URL', cell: ({ url }: WebhookRecord) => html`<code>${url}</code>` },
-    { label: 'Status', cell: statusBadge },
-  ];
-  const nothing = name === '' ? 'No webhooks yet.' : 'No webhooks match.';
-  return consolePage(visit.session, {
-    title: SECTION,
-    section: SECTION,
-    main: html`<div class="heading"><h1>Webhooks</h1><span class="actions">${may(visit.session, 'webhook:create') && html`<a class="button" href="${PATH}/new">New webhook</a>`}</span></div>
-${visit.query('done') === 'deleted' && notice('good', 'The webhook was deleted. What waited for it is not sent.')}
-${nameSearch(PATH, name, 'Orders*')}
-${data.length === 0 ? empty(nothing) : recordsTable(SECTION, data, columns)}
-${pagerOf(pagination, { path: PATH, parameters: { name }, label: 'Pages of webhooks' })}`,
+const listPage = (visit: Visit): Promise<string> =>
+  namedList<WebhookRecord>(visit, KIND, {
+    heading: html`<div class="heading"><h1>Webhooks</h1><span class="actions">${may(visit.session, 'webhook:create') && html`<a class="button" href="${PATH}/new">New webhook</a>`}</span></div>`,
+    above:
+      visit.query('done') === 'deleted' && notice('good', 'The webhook was deleted. What waited for it is not sent.'),
+    sample: 'Orders*',
+    table: (rows) =>
+      recordsTable(SECTION, rows, [
+        { label: 'Name', cell: ({ id, name }) => html`<a href="${PATH}/${id}">${isolated(name)}</a>` },
+        { label: 'URL', cell: ({ url }) => html`<code>${url}</code>` },
+        { label: 'Status', cell: statusBadge },
+      ]),
   });
-};
 
-/** `webhook`: undefined for a new one. `seen`: the version that the form began with. `form_id`: a form that is sent twice makes one. */
-type WebhookForm = {
-  webhook: WebhookRecord | undefined;
-  typed: Typed;
-  problems: FieldProblems;
-  seen: string;
-  form_id: string;
-};
+/** `webhook`: undefined for a new one. */
+type WebhookForm = { webhook: WebhookRecord | undefined; typed: Typed; problems: FieldProblems };
 
-const seenOf = ({ modified_at, created_at }: WebhookRecord): string => modified_at ?? created_at;
-
-const openForm = (webhook: WebhookRecord | undefined, form_id: string): WebhookForm => {
+const openForm = (webhook: WebhookRecord | undefined): WebhookForm => {
   const { name = '', url = '', events = [], container = '' } = webhook ?? {};
-  const seen = webhook ? seenOf(webhook) : '';
-  return { webhook, typed: { name, url, events, container }, problems: new Map(), seen, form_id };
+  return { webhook, typed: { name, url, events, container }, problems: new Map() };
 };
 
-const formPage = ({ session }: Visit, form: WebhookForm, above?: Html): string => {
+const formPage = ({ session }: Visit, form: WebhookForm, { hidden, above }: Frame): string => {
   const { webhook, problems, typed } = form;
   const ofEvents = [...problems].filter(([path]) => path.startsWith('events')).flatMap(([, lines]) => lines);
   const title = webhook ? `Change ${webhook.name}` : 'New webhook';
@@ -99,7 +106,7 @@ const formPage = ({ session }: Visit, form: WebhookForm, above?: Html): string =
     main: html`<p class="quiet"><a href="${PATH}">Webhooks</a></p>
 <h1>${isolated(title)}</h1>
 ${above}
-<form method="post" action="${path}/${webhook ? 'edit' : 'new'}" class="card">${csrfField(session)}<input type="hidden" name="form_id" value="${form.form_id}"><input type="hidden" name="seen" value="${form.seen}">
+<form method="post" action="${path}/${webhook ? 'edit' : 'new'}" class="card">${hidden}
 ${textInput(form, { name: 'name', label: 'Name', more: html` required maxlength="200"` })}
 ${textInput(form, { name: 'url', label: 'URL', hint: 'An https URL of a public host. Events are sent to it by POST.', more: html` required maxlength="400"` })}
 <fieldset${invalidAttributes('events-problem', ofEvents)}><legend>Events</legend>${fieldProblem('events-problem', ofEvents)}
@@ -128,14 +135,6 @@ ${notice('warn', html`<strong>Copy it now.</strong> It is not shown again.${prev
 <p><a class="button second" href="${PATH}/${id}">Done</a></p>`,
   });
 
-const failedPage = ({ session }: Visit, id: string, lines: readonly string[]): string =>
-  consolePage(session, {
-    title: 'Webhook',
-    section: SECTION,
-    main: html`<h1>Webhook</h1>${problemsNotice('Nothing was changed.', lines)}
-<p><a class="button second" href="${PATH}/${id}">Back</a></p>`,
-  });
-
 const replayForm = (session: Visit['session'], { id, webhook_id, state }: DeliveryRecord): Html | undefined =>
   state === 'waiting' || !may(session, 'webhook:update')
     ? undefined
@@ -160,8 +159,8 @@ const actionForm = (session: Visit['session'], action: string, button: string): 
 
 const onePage = async (visit: Visit): Promise<string> => {
   const { session } = visit;
-  const id = idOf(visit, 'webhook');
-  const webhook = await findStored(visit);
+  const webhook = await findRecord<WebhookRecord>(visit, KIND);
+  const { id } = webhook;
   const url = `/webhooks/${id}/deliveries?size=${DELIVERIES_SHOWN}`;
   const { data } = bodyOf<{ data: DeliveryRecord[] }>(await visit.api({ method: 'GET', url }));
   const done = doneSentences.get(visit.query('done'));
@@ -200,36 +199,26 @@ const readTyped = ({ field }: Submission): Typed => {
   return { ...texts, events: ticked.includes(EVERY_EVENT) ? [EVERY_EVENT] : ticked };
 };
 
-const save = async (submission: Submission, webhook: WebhookRecord | undefined): Promise<Outcome> => {
-  const typed = readTyped(submission);
-  const { field } = submission;
-  const form: WebhookForm = { webhook, typed, problems: new Map(), seen: field('seen'), form_id: field('form_id') };
-  if (webhook && form.seen !== seenOf(webhook)) {
-    const sentence =
-      'This webhook was changed since the page was opened. Your changes are below and are not saved. Save again to overwrite the other changes.';
-    const page = formPage(submission, { ...form, seen: seenOf(webhook) }, notice('warn', sentence));
-    return { status: 409, page };
-  }
-  const { name, url, events, container } = typed;
-  const answer = await submission.api({
-    method: webhook ? 'PUT' : 'POST',
-    url: webhook ? `/webhooks/${webhook.id}` : '/webhooks',
-    headers: webhook ? {} : onceHeader(field),
+const webhookForm: RecordForm<WebhookRecord, WebhookForm> = {
+  permission: 'webhook:update',
+  keeps: NAMES,
+  open: openForm,
+  read: (submission, webhook) => ({ webhook, typed: readTyped(submission), problems: new Map() }),
+  show: formPage,
+  toBody: ({ typed: { name, url, events, container } }) => ({
     json: { name, url, events, ...(container !== '' && { container }) },
-  });
-  if (!isSuccess(answer)) {
-    const problems = problemsByPlace(answer);
-    const heading = webhook ? 'The webhook was not saved.' : 'The webhook was not created.';
-    const above = problemsNotice(heading, linesAbove(problems, answer));
-    return { status: answer.status, page: formPage(submission, { ...form, problems }, above) };
-  }
-  const saved = answer.body as WebhookRecord;
-  if (webhook) return { seeOther: addressOf(`${PATH}/${saved.id}`, { done: 'saved' }) };
-  return isReplayed(answer) ? { seeOther: `${PATH}/${saved.id}` } : secretPage(submission, saved);
+  }),
+  toProblems: (_, answer) => problemsByPlace(answer),
+  made: (submission, answer) => {
+    const made = answer.body as WebhookRecord;
+    return isReplayed(answer) ? { seeOther: `${PATH}/${made.id}` } : secretPage(submission, made);
+  },
 };
 
-const findStored = async (visit: Visit): Promise<WebhookRecord> =>
-  bodyOf<WebhookRecord>(await visit.api({ method: 'GET', url: `/webhooks/${idOf(visit, 'webhook')}` }));
+const refused = (submission: Submission, answer: ApiAnswer): Outcome => {
+  const shown = { title: 'Webhook', heading: 'Nothing was changed.', lines: problemLines(answer) };
+  return { status: answer.status, page: failedPage(submission, KIND, shown) };
+};
 
 export const webhooksPages = (console: Console): void => {
   /** A form that makes one request of the API, and goes back to the page. */
@@ -237,29 +226,18 @@ export const webhooksPages = (console: Console): void => {
     name: string,
     done: string,
     ask: (submission: Submission) => { method: 'POST' | 'PATCH'; rest: string; json?: object },
-  ): void => {
-    console.get(`${PATH}/:id/${name}`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
-    console.postAfterCode(`${PATH}/:id/${name}`, async (submission): Promise<Outcome> => {
-      const id = idOf(submission, 'webhook');
+  ): void =>
+    actionAt(console, KIND, name, async (submission) => {
+      const url = recordUrl(submission, KIND);
       const { method, rest, json } = ask(submission);
-      const answer = await submission.api({ method, url: `/webhooks/${id}${rest}`, ...(json && { json }) });
-      if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
-      return { seeOther: addressOf(`${PATH}/${id}`, { done }) };
+      const answer = await submission.api({ method, url: `${url}${rest}`, ...(json && { json }) });
+      if (!isSuccess(answer)) return refused(submission, answer);
+      return { seeOther: addressOf(recordPath(submission, KIND), { done }) };
     });
-  };
 
   console.get(PATH, listPage);
-  console.get(`${PATH}/new`, async (visit) => formPage(visit, openForm(undefined, visit.ctx.newUuid())));
-  console.postAfterCode(`${PATH}/new`, (submission) => save(submission, undefined), NAMES);
-  console.get(`${PATH}/:id/edit`, async (visit) => {
-    if (!may(visit.session, 'webhook:update')) throw new AppError('forbidden', 'Your role does not change webhooks.');
-    return formPage(visit, openForm(await findStored(visit), ''));
-  });
-  console.postAfterCode(
-    `${PATH}/:id/edit`,
-    async (submission) => save(submission, await findStored(submission)),
-    NAMES,
-  );
+  newPages(console, KIND, webhookForm);
+  editPages(console, KIND, webhookForm);
   console.get(`${PATH}/:id`, onePage);
   action('ping', 'pinged', () => ({ method: 'POST', rest: '/ping' }));
   action('pause', 'paused', () => ({ method: 'PATCH', rest: '', json: { status: 'paused' } }));
@@ -270,17 +248,17 @@ export const webhooksPages = (console: Console): void => {
     if (!uuid.test(id)) throw notFound('delivery');
     return { method: 'POST', rest: `/deliveries/${id}/replay` };
   });
-  console.get(`${PATH}/:id/secret`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
-  console.postAfterCode(`${PATH}/:id/secret`, async (submission): Promise<Outcome> => {
-    const id = idOf(submission, 'webhook');
+  actionAt(console, KIND, 'secret', async (submission) => {
     const headers = onceHeader(submission.field);
-    const answer = await submission.api({ method: 'POST', url: `/webhooks/${id}/rotate-secret`, headers });
-    if (!isSuccess(answer)) return { status: answer.status, page: failedPage(submission, id, problemLines(answer)) };
-    return isReplayed(answer) ? { seeOther: `${PATH}/${id}` } : secretPage(submission, answer.body as WebhookRecord);
+    const answer = await submission.api({
+      method: 'POST',
+      url: `${recordUrl(submission, KIND)}/rotate-secret`,
+      headers,
+    });
+    if (!isSuccess(answer)) return refused(submission, answer);
+    return isReplayed(answer)
+      ? { seeOther: recordPath(submission, KIND) }
+      : secretPage(submission, answer.body as WebhookRecord);
   });
-  console.get(`${PATH}/:id/delete`, async (visit) => ({ seeOther: `${PATH}/${idOf(visit, 'webhook')}` }));
-  console.postAfterCode(`${PATH}/:id/delete`, async (submission) => {
-    bodyOf(await submission.api({ method: 'DELETE', url: `/webhooks/${idOf(submission, 'webhook')}` }));
-    return { seeOther: addressOf(PATH, { done: 'deleted' }) };
-  });
+  deletePages(console, KIND);
 };

@@ -8,15 +8,16 @@ import type { z } from 'zod';
 import { type Code } from '../code/versions.ts';
 import { versionRoutes } from '../code/versions.routes.ts';
 import type { ProxyContext } from './context.ts';
-import { findCodeOfProxy, restoreProxy } from './proxy-versions.ts';
+import { codeOf } from './proxy-input.ts';
 import {
   changeProxy,
-  codeOf,
   createProxy,
   deleteProxy,
+  findCodeOfProxy,
   getProxy,
   listProxies,
   patchProxy,
+  restoreProxy,
   rotateProxyKey,
 } from './proxies.ts';
 import {

@@ -1,4 +1,4 @@
-// Request and response schemas of /proxies. proxies.ts validates destinations, configurations, code and certificates.
+// Request and response schemas of /proxies. proxy-input.ts validates destinations, configurations, code and certificates.
 import { fieldName } from '../../platform/egress/headers.ts';
 import { ECHO_GUARD_TEXT, echoModes, echoModeSchema } from '../access/echo-mode.ts';
 import { z } from 'zod';
@@ -25,7 +25,7 @@ import {
   uuid,
 } from '../../platform/http/schemas.ts';
 import { optional, optionalWith } from '../../platform/base/optional.ts';
-import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxies.ts';
+import { DESTINATION_URL_LENGTH_MAX, GRACE_SECONDS_MAX, PEM_LENGTH_MAX } from './proxy-input.ts';
 import { noteField } from '../code/versions.schema.ts';
 import { isStorableText, NOT_STORABLE } from '../../platform/json/json.ts';
 import { codeOfMask, isPattern, MASK_EXPRESSION_LENGTH_MAX, MASK_REPLACEMENT_LENGTH_MAX } from './mask-transform.ts';

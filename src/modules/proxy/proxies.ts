@@ -19,6 +19,18 @@ import {
   type StoredProxy,
   updateProxy,
 } from './rows.ts';
+import {
+  checkFields,
+  checkInput,
+  checkTransforms,
+  codeOf,
+  currentOf,
+  patchedInput,
+  type ProxyInput,
+  type ProxyPatch,
+} from './proxy-input.ts';
+import type { TenantKeys } from '../../platform/crypto/keyring.ts';
+import { notFound } from '../../platform/base/errors.ts';
 import type { Work } from '../access/work.ts';
 import { coversHosts, hostsOf } from '../../platform/egress/allowed-hosts.ts';
 import { hostsNotHeld } from '../access/grants.ts';
@@ -35,34 +47,14 @@ import type { CodeRule } from './code-rule.ts';
 import type { EchoMode } from '../access/echo-mode.ts';
 import { mayAnywhere } from '../access/rules.ts';
 import type { ReactorsContext } from '../reactors/context.ts';
-import {
-  type ClientCertificate,
-  describeCertificate,
-  parseClientCertificate,
-} from '../../platform/crypto/client-certificate.ts';
+import { type ClientCertificate, describeCertificate } from '../../platform/crypto/client-certificate.ts';
 import type { PrismaTransaction } from '../../platform/db/transaction.ts';
-import { EgressFault } from '../../platform/base/egress-fault.ts';
-import { type FieldCode, fieldErrors, invalidInput } from '../../platform/base/errors.ts';
-import { checkCode } from '../code/code.ts';
 import { type CodeResource, deleteCodeOf } from '../code/rows/code-versions.ts';
-import { type Code, keepVersion } from '../code/versions.ts';
+import { CODE_RESTORED, findCodeOfVersion, keepVersion, type VersionRecord } from '../code/versions.ts';
 import { isCutShort, pageTooLarge } from '../code/formulas.ts';
-import {
-  checkApplication,
-  checkApplications,
-  type Configuration,
-  patchConfiguration,
-  undeclaredProblems,
-} from '../reactors/reactors.ts';
+import { checkApplication, checkApplications, type Configuration } from '../reactors/reactors.ts';
 import { TIMEOUT_SECONDS } from '../../platform/base/times.ts';
 import { type Mask, maskOfCode } from './mask-transform.ts';
-import { holdsOwnKey, NO_API_KEY } from './own-keys.ts';
-import { namesKey, NO_EXPRESSION, NO_KEY } from './target.ts';
-
-/** Enough for a chain of several certificates, or for the largest key in use. */
-export const PEM_LENGTH_MAX = 20_000;
-
-export const DESTINATION_URL_LENGTH_MAX = 400;
 
 /** Proxies of a tenant. A revocation hashes the route of each, with its transforms and certificate, and signs it again. */
 export const PROXIES_MAX = 1_000;
@@ -98,55 +90,6 @@ export type ProxyRecord = {
   created_at: string;
   modified_by: string | undefined;
   modified_at: string | undefined;
-};
-
-export type ProxyInput = {
-  name: string;
-  destination_url: string;
-  /** Source code. */
-  request_transform: string | undefined;
-  response_transform: string | undefined;
-  application_id: string | undefined;
-  /** Not validated yet. */
-  configuration: Record<string, unknown> | null;
-  require_auth: boolean;
-  expressions: 'on' | 'off';
-  timeout_seconds: number | undefined;
-  echo_guard?: EchoMode | undefined;
-  cvc?: CodeRule | undefined;
-  amount?: AmountRule | undefined;
-  idempotency_header?: string | undefined;
-  allowed_hosts: string[] | undefined;
-  /** Not validated yet. Null for none; undefined keeps the current one. */
-  client_certificate?: ClientCertificate | null | undefined;
-  /** Note of the version of its transforms. */
-  note?: string | undefined;
-};
-
-/** What is left out stays. In the configuration, null removes a value. */
-export type ProxyPatch = Partial<
-  Omit<
-    ProxyInput,
-    | 'request_transform'
-    | 'response_transform'
-    | 'allowed_hosts'
-    | 'timeout_seconds'
-    | 'echo_guard'
-    | 'cvc'
-    | 'amount'
-    | 'idempotency_header'
-  >
-> & {
-  /** Null removes it, as in what follows. */
-  request_transform?: string | null | undefined;
-  response_transform?: string | null | undefined;
-  allowed_hosts?: string[] | null | undefined;
-  timeout_seconds?: number | null | undefined;
-  echo_guard?: EchoMode | null | undefined;
-  cvc?: CodeRule | null | undefined;
-  amount?: AmountRule | null | undefined;
-  idempotency_header?: string | null | undefined;
-  application?: { id?: string | undefined } | null | undefined;
 };
 
 const transformOf = (code: string | undefined): Transform | undefined => {
@@ -196,96 +139,7 @@ const recordOf = (
   };
 };
 
-type Problem = [path: string, sentence: string, code?: FieldCode];
-
-/** The message of egress if it refuses the destination. */
-const refusalOf = (ctx: ReactorsContext, url: string, allowLists?: string[][]): string | undefined => {
-  try {
-    ctx.egress.check(url, allowLists);
-    return undefined;
-  } catch (error) {
-    if (error instanceof EgressFault) return error.message;
-    throw error;
-  }
-};
-
-/** Checks a destination without a DNS look-up. Its addresses are checked with each request. */
-const destinationProblems = (ctx: ReactorsContext, { destination_url, allowed_hosts }: ProxyInput): Problem[] => {
-  const path = 'destination_url';
-  // The URL parser ignores these characters, so the URL would not be what a person reads.
-  if (!/^https?:\/\/[^\s\p{Cc}\p{Cs}\\]+$/iu.test(destination_url))
-    return [[path, 'must be an https URL without blanks, control characters and backslashes']];
-  const refusal = refusalOf(ctx, destination_url);
-  if (refusal !== undefined) return [[path, refusal]];
-  const problems: Problem[] = [];
-  if (destination_url.includes('#')) problems.push([path, 'must not have a fragment']);
-  if (destination_url.includes('{{')) problems.push([path, NO_EXPRESSION, 'bad_expression']);
-  if (namesKey(new URL(destination_url), ctx.config.headerPrefixes)) problems.push([path, NO_KEY]);
-  if (holdsOwnKey(destination_url)) problems.push([path, NO_API_KEY]);
-  if (allowed_hosts && refusalOf(ctx, destination_url, [allowed_hosts]) !== undefined)
-    problems.push(['allowed_hosts', 'must cover the host of destination_url']);
-  return problems;
-};
-
-/** A validated body. If `client_certificate` is undefined, the body does not have it. */
-type CheckedInput = Omit<ProxyRoute, 'key' | 'previous_key' | 'client_certificate'> & {
-  client_certificate: ClientCertificate | null | undefined;
-};
-
-/** The transforms of a proxy, by the names of their properties. */
-export const codeOf = ({
-  request_transform,
-  response_transform,
-}: Pick<ProxyRoute, 'request_transform' | 'response_transform'>): Code => ({
-  ...(request_transform !== undefined && { request_transform }),
-  ...(response_transform !== undefined && { response_transform }),
-});
-
-export const codeOfProxy = (resource_id: string): CodeResource => ({ resource_type: 'proxy', resource_id });
-
-export const checkTransforms = (ctx: ReactorsContext, work: Work, code: Code): Promise<void> =>
-  checkCode(
-    ctx,
-    work,
-    { of: 'transform', result: '{ body: req.args.body, headers: req.args.headers }' },
-    Object.entries(code).map(([name, text]) => [`${name}.code`, text] as const),
-  );
-
-/** @throws as checkFields; as checkCode. */
-const checkInput = async (ctx: ReactorsContext, work: Work, input: ProxyInput): Promise<CheckedInput> => {
-  const checked = checkFields(ctx, work, input);
-  await checkTransforms(ctx, work, codeOf(input));
-  return checked;
-};
-
-/** All but the code. @throws forbidden for hosts beyond the caller's; invalidInput with every invalid field. */
-const checkFields = (ctx: ReactorsContext, work: Work, input: ProxyInput): CheckedInput => {
-  // Other callers, without restrictions of their own, would send requests through this proxy.
-  if (!coversHosts(work.caller.allowed_hosts, input.allowed_hosts)) throw hostsNotHeld('proxy');
-  const { destination_url, request_transform, response_transform, expressions, timeout_seconds, echo_guard, cvc } =
-    input;
-  const { idempotency_header, amount } = input;
-  const certificate = input.client_certificate ? parseClientCertificate(input.client_certificate) : undefined;
-  const problems = [
-    ...destinationProblems(ctx, input),
-    ...undeclaredProblems(input.configuration ?? {}),
-    ...(certificate?.problems ?? []).map(([field, sentence]): Problem => [`client_certificate.${field}`, sentence]),
-  ];
-  if (problems.length > 0) throw invalidInput(fieldErrors(problems));
-  return {
-    destination_url,
-    request_transform,
-    response_transform,
-    expressions,
-    timeout_seconds,
-    echo_guard,
-    cvc,
-    amount,
-    idempotency_header,
-    configuration: input.configuration as Configuration | null,
-    client_certificate: input.client_certificate ? certificate?.parsed : input.client_certificate,
-  };
-};
+const codeOfProxy = (resource_id: string): CodeResource => ({ resource_type: 'proxy', resource_id });
 
 const columnsOf = ({ name, require_auth, allowed_hosts }: ProxyInput, application: StoredApplication | undefined) => ({
   name,
@@ -329,9 +183,6 @@ export const getProxy = proxies.read;
 
 /** A page, newest first. */
 export const listProxies = proxies.list;
-
-/** Changes a locked proxy. @throws notFound. */
-export const changeLockedProxy = proxies.change;
 
 /** Deletes a proxy and its key. @throws notFound. */
 export const deleteProxy = proxies.delete;
@@ -383,33 +234,14 @@ export const patchProxy = async (
   id: string,
   patch: ProxyPatch,
 ): Promise<ProxyRecord> => {
-  const { request_transform, response_transform, application, configuration, ...others } = patch;
-  const named = Object.fromEntries(Object.entries(others).filter(([, value]) => value !== undefined));
-  const codes = {
+  const { request_transform, response_transform } = patch;
+  const code = codeOf({
     request_transform: request_transform ?? undefined,
     response_transform: response_transform ?? undefined,
-  };
+  });
   // Checked before the proxy is locked: the check runs it. Code that stays was checked already.
-  await checkTransforms(ctx, work, codeOf(codes));
-  return replaceProxy(ctx, work, id, (current) => ({
-    ...current,
-    ...named,
-    allowed_hosts: patch.allowed_hosts === undefined ? current.allowed_hosts : (patch.allowed_hosts ?? undefined),
-    timeout_seconds:
-      patch.timeout_seconds === undefined ? current.timeout_seconds : (patch.timeout_seconds ?? undefined),
-    echo_guard: patch.echo_guard === undefined ? current.echo_guard : (patch.echo_guard ?? undefined),
-    cvc: patch.cvc === undefined ? current.cvc : (patch.cvc ?? undefined),
-    amount: patch.amount === undefined ? current.amount : (patch.amount ?? undefined),
-    idempotency_header:
-      patch.idempotency_header === undefined ? current.idempotency_header : (patch.idempotency_header ?? undefined),
-    request_transform: request_transform === undefined ? current.request_transform : codes.request_transform,
-    response_transform: response_transform === undefined ? current.response_transform : codes.response_transform,
-    configuration:
-      configuration === undefined
-        ? current.configuration
-        : configuration && patchConfiguration(current.configuration ?? {}, configuration),
-    application_id: application === null ? undefined : (application?.id ?? current.application_id),
-  }));
+  await checkTransforms(ctx, work, code);
+  return replaceProxy(ctx, work, id, (current) => patchedInput(current, patch));
 };
 
 /** @param inputOf called with the state of the locked proxy. Its code is checked. */
@@ -441,41 +273,18 @@ const replaceProxy = async (
   });
 };
 
-/** A stored proxy as a request would have it. A client certificate that is not named stays. */
-const currentOf = (
-  { name, require_auth, allowed_hosts }: StoredProxy,
-  {
-    destination_url,
-    request_transform,
-    response_transform,
-    configuration,
-    expressions,
-    timeout_seconds,
-    echo_guard,
-    cvc,
-    amount,
-    idempotency_header,
-  }: ProxyRoute,
-  application_id: string | undefined,
-): ProxyInput => ({
-  name,
-  require_auth,
-  allowed_hosts: hostsOf(allowed_hosts),
-  destination_url,
-  request_transform,
-  response_transform,
-  configuration,
-  expressions,
-  timeout_seconds,
-  echo_guard,
-  cvc,
-  amount,
-  idempotency_header,
-  application_id,
-});
-
-/** How long a replaced key may live. */
-export const GRACE_SECONDS_MAX = 86_400;
+/** A locked proxy whose route is changed, but not its application. @throws forbidden for rights of it that the caller lacks. */
+const openLocked = async (
+  ctx: ReactorsContext,
+  work: Work,
+  tx: PrismaTransaction,
+  keys: TenantKeys,
+  stored: StoredProxy,
+) => {
+  const application = await lockApplicationForUse(tx, stored.application_id);
+  checkApplications(ctx, work, application?.id, { before: application, after: application });
+  return { application, kept: openRoute(ctx, work.tenant_id, keys, stored.id, stored.sealed) };
+};
 
 /**
  * Replaces the key. The replaced one ends at once or after the grace period, and one that was replaced before ends at once.
@@ -494,17 +303,51 @@ export const rotateProxyKey = async (
   const now = ctx.now();
   const modified = { modified_at: now, modified_by: work.actor_id };
   const rotate = async (tx: PrismaTransaction, stored: StoredProxy): Promise<ProxyRecord> => {
-    const application = await lockApplicationForUse(tx, stored.application_id);
-    checkApplications(ctx, work, application?.id, { before: application, after: application });
-    const before = openRoute(ctx, tenant_id, keys, id, stored.sealed);
-    const replaced = grace_seconds > 0 ? digestOfProxyKey(ctx, before.key) : undefined;
+    const { application, kept } = await openLocked(ctx, work, tx, keys, stored);
+    const replaced = grace_seconds > 0 ? digestOfProxyKey(ctx, kept.key) : undefined;
     const ends_at = new Date(now.getTime() + grace_seconds * 1000).toISOString();
     const previous_key = replaced && { digest: replaced.toString('base64'), ends_at };
-    const route = { ...before, key, previous_key };
+    const route = { ...kept, key, previous_key };
     await replaceProxyKey(tx, id, digest, replaced);
     await updateProxy(tx, id, modified, sealRoute(ctx, tenant_id, keys, id, route));
     const row = { ...stored, ...modified, application_id: application?.id ?? null };
     return recordOf(ctx, work, row, route, true);
   };
   return proxies.change(ctx, work, id, rotate, 'Proxy key rotated');
+};
+
+/** The proxy whose transforms have versions. @throws notFound. */
+export const findCodeOfProxy = async (work: Work, id: string): Promise<CodeResource> => {
+  if (!(await findProxy(work.db, id))) throw notFound('proxy');
+  return codeOfProxy(id);
+};
+
+/**
+ * Deploys the transforms of an earlier version, as the next one. All else of the proxy stays.
+ * @throws notFound, also for an unknown version; forbidden for hosts beyond the caller's, and for rights that the caller lacks; as
+ * checkCode.
+ */
+export const restoreProxy = async (
+  ctx: ReactorsContext,
+  work: Work,
+  id: string,
+  { number, note }: { number: number; note: string | undefined },
+): Promise<VersionRecord> => {
+  const { tenant_id } = work;
+  const resource = await findCodeOfProxy(work, id);
+  const { code } = await findCodeOfVersion(ctx, work, resource, number);
+  await checkTransforms(ctx, work, code);
+  const keys = await ctx.keyring.tenantKeys(tenant_id);
+  const restore = async (tx: PrismaTransaction, stored: StoredProxy): Promise<VersionRecord> => {
+    if (!coversHosts(work.caller.allowed_hosts, hostsOf(stored.allowed_hosts))) throw hostsNotHeld('proxy');
+    const { kept } = await openLocked(ctx, work, tx, keys, stored);
+    const { request_transform, response_transform } = code;
+    const route = { ...kept, request_transform, response_transform };
+    const modified = { modified_at: ctx.now(), modified_by: work.actor_id };
+    await updateProxy(tx, id, modified, sealRoute(ctx, tenant_id, keys, id, route));
+    const version = await keepVersion(ctx, work, tx, { keys, resource, before: codeOf(kept), code, note });
+    if (!version) throw notFound('version');
+    return version;
+  };
+  return proxies.change(ctx, work, id, restore, CODE_RESTORED);
 };

@@ -1,14 +1,13 @@
 // The pool of executors: starts them with the best isolation, keeps spares ready, gives each to one owner for life, and ends
 // idle ones when memory is needed.
 import { availableParallelism } from 'node:os';
-import { type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
+import { createWatch, type DeathReason, isSameOwner, type Lease, newLease, type Owner } from './lease.ts';
 import { ExecutorStartError, startExecutor } from './executor-process.ts';
 import { type Pace, unpaid } from './paced-reads.ts';
 import { createSpawner, type Ending } from './spawner.ts';
 import { encodeFrame, type Frame, frameKinds } from '../protocol/frames.ts';
 import type { Wall, WallKind } from '../protocol/sandbox.ts';
 import { causeOf, findLandlock, nameOfWall, wallKinds, WallMissing } from './wall.ts';
-import { createWatch } from './watch.ts';
 
 // Decides by memory which executors may start, which may run code, and which idle ones must end. Fair between tenants.
 

@@ -7,8 +7,18 @@ import { doneHead, PARSED_AT_ONCE, parseHead } from './heads.ts';
 import type { DeathReason, Lease } from './lease.ts';
 import type { Pace } from './paced-reads.ts';
 import { createPool, type PoolEvent } from './pool.ts';
-import { accountOf, busy, createCalls, createResults, finish, nameOf, noReport, type Result, type Run } from './run.ts';
-import { createQueue } from './run-queue.ts';
+import {
+  accountOf,
+  busy,
+  createCalls,
+  createQueue,
+  createResults,
+  finish,
+  nameOf,
+  noReport,
+  type Result,
+  type Run,
+} from './run.ts';
 import type { Ending } from './spawner.ts';
 import { RUN_KILL_MS, RUN_STARTS_MAX } from '../../base/times.ts';
 import {

@@ -5,6 +5,7 @@ import { cpu } from './cpu.ts';
 import { echo } from './echo.ts';
 import { fairness } from './fairness.ts';
 import { fields } from './fields.ts';
+import { files } from './files.ts';
 import { lists } from './lists.ts';
 import { logs } from './logs.ts';
 import { sandboxNeighbour } from './neighbour.ts';
@@ -44,6 +45,7 @@ const benches: Record<string, () => Promise<Record<string, unknown>>> = {
   echo,
   fairness,
   fields,
+  files,
   lists,
   logs,
   siege,

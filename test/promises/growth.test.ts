@@ -867,7 +867,7 @@ describe('twice the input takes about twice the time', { retry: 2 }, () => {
   });
 });
 
-describe('the measurement', () => {
+describe('the measurement', { retry: 2 }, () => {
   test.each<[string, Work]>([
     [
       'a list that is copied for each item',

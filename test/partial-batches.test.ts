@@ -481,7 +481,8 @@ describe('statements', () => {
     await run();
     const names = sent.mock.calls.map(([config]) => String((config as unknown as { name?: string }).name ?? config));
     sent.mockRestore();
-    return names;
+    // A key is remembered for a second.
+    return names.filter((name) => name !== 'find-api-key');
   };
   const post = (path: string, json: unknown) => server.request('POST', path, { json });
 

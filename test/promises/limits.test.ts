@@ -59,10 +59,10 @@ test('one batch of a tenant is under way, and a slow one holds the next up only 
     return new Promise<void>((resolve) => ends.push(resolve));
   }, 3);
   const forty = Array.from({ length: 40 }, () => '1');
-  const all = Array.from({ length: 7 }, () => batcher.submit('a', forty));
+  const all = Array.from({ length: 7 }, () => batcher.submit('slow', forty));
   await tick();
   expect(sizes).toEqual([200]);
-  all.push(batcher.submit('a', ['1']));
+  all.push(batcher.submit('slow', ['1']));
   await tick();
   expect(sizes).toEqual([200]);
   while (sizes.length === 1) await tick();

@@ -17,31 +17,29 @@ const batches: Batch[] = [];
 let isRunning = false;
 let beganMs = 0;
 
-/** A lane with batches that are being released. `goOn` starts what waits for them. */
-type Held = { batches: number; untilMs: number; goOn: Set<() => void> };
+/** A lane with batches that are being released, and the starts of what waits for them. */
+type Held = { batches: number; untilMs: number; waiting: Set<() => void> };
 
 const heldLanes = new Map<unknown, Held>();
 
-/**
- * Whether requests of a lane are being released. @param goOn called once they all are, or after HELD_MS_MAX.
- */
-export const waitsForReleases = (lane: unknown, goOn: () => void): boolean => {
+/** Whether a lane waits until its requests are released. @param start called then, or after HELD_MS_MAX. */
+export const waitsForReleases = (lane: unknown, start: () => void): boolean => {
   const held = heldLanes.get(lane);
   if (!held || performance.now() >= held.untilMs) return false;
-  held.goOn.add(goOn);
+  held.waiting.add(start);
   return true;
 };
 
-const wake = ({ goOn }: Held): void => {
+const startWaiting = ({ waiting }: Held): void => {
   // After the sockets were read: answers that were just sent may have brought further requests.
-  for (const each of goOn) setImmediate(each);
-  goOn.clear();
+  for (const start of waiting) setImmediate(start);
+  waiting.clear();
 };
 
 const hold = (lane: unknown): void => {
   const held = heldLanes.get(lane);
   if (held) held.batches += 1;
-  else heldLanes.set(lane, { batches: 1, untilMs: performance.now() + HELD_MS_MAX, goOn: new Set() });
+  else heldLanes.set(lane, { batches: 1, untilMs: performance.now() + HELD_MS_MAX, waiting: new Set() });
 };
 
 const unhold = (lane: unknown): void => {
@@ -49,7 +47,7 @@ const unhold = (lane: unknown): void => {
   held.batches -= 1;
   if (held.batches > 0) return;
   heldLanes.delete(lane);
-  wake(held);
+  startWaiting(held);
 };
 
 const releaseNext = (): void => {
@@ -65,7 +63,7 @@ const releaseNext = (): void => {
 
 const beginTick = (): void => {
   beganMs = performance.now();
-  for (const held of heldLanes.values()) if (beganMs >= held.untilMs) wake(held);
+  for (const held of heldLanes.values()) if (beganMs >= held.untilMs) startWaiting(held);
   releaseNext();
 };
 

@@ -23,6 +23,7 @@ import { networksSchema } from '../../platform/base/ip-networks.ts';
 import { parseDate } from '../../platform/json/dates.ts';
 import { paginationSchema } from '../../platform/base/pagination.ts';
 import { API_KEYS_MAX, changeKey, createKey, getKey, listKeys, revokeKey } from './application-keys.ts';
+import { newApiKeyMeta } from './applications.schema.ts';
 import { nameSchema } from './names.ts';
 import { answer } from '../../platform/http/answers.ts';
 import type { App } from '../../platform/http/app-type.ts';
@@ -74,12 +75,6 @@ const applicationKeyBody = z
   )
   .meta({ id: 'ApiKeyRequest', description: 'What an API key is called and limited by.' });
 
-const secretMeta = {
-  description: 'The API key. Only the response that created it has it.',
-  format: 'password',
-  example: EXAMPLE_API_KEY,
-};
-
 const applicationKeyRecord = z
   .object({
     id: z.string().meta({ description: KEY_ID_TEXT, example: EXAMPLE_ID }),
@@ -92,13 +87,13 @@ const applicationKeyRecord = z
       .optional()
       .meta({ description: 'The IP addresses and networks that may use the key. Left out: all.' }),
     last_used_at: date('When the key was used last, to the minute. Left out: not yet.').optional(),
-    key: z.string().optional().meta(secretMeta),
+    key: z.string().optional().meta(newApiKeyMeta),
     ...history,
   })
   .meta({ id: 'ApiKey', description: 'An API key of an application, without its secret.' });
 
 const createdKeyRecord = applicationKeyRecord
-  .extend({ key: z.string().meta(secretMeta) })
+  .extend({ key: z.string().meta(newApiKeyMeta) })
   .meta({ id: 'CreatedApiKey', description: 'A new API key of an application, with its secret.' });
 
 /** For a new key, whose body may be left out. */

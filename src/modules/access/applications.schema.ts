@@ -299,7 +299,7 @@ const suspendedRule = z
   })
   .meta({ id: 'SuspendedRule', description: 'A rule that gives less than it says, until it is confirmed.' });
 
-const keyMeta = {
+export const newApiKeyMeta = {
   description: 'The API key. Only the response that created it has it.',
   format: 'password',
   example: EXAMPLE_API_KEY,
@@ -347,7 +347,7 @@ export const applicationRecord = z
       description: 'Of a public application: how many tokens one client address may create in a minute.',
       example: CREATES_PER_MINUTE,
     }),
-    key: z.string().optional().meta(keyMeta),
+    key: z.string().optional().meta(newApiKeyMeta),
     keys_ended: z.int().optional().meta({
       description: 'How many API keys the request has ended. Only the response to a regeneration has it.',
       example: 2,
@@ -361,7 +361,7 @@ export const applicationRecord = z
   .meta({ id: 'Application', description: 'A client of the API, with its permissions.' });
 
 export const applicationWithKey = applicationRecord
-  .extend({ key: z.string().meta(keyMeta) })
+  .extend({ key: z.string().meta(newApiKeyMeta) })
   .meta({ id: 'ApplicationWithKey', description: 'A client of the API, with its new key.' });
 
 export const applicationPage = pageSchema(applicationRecord, 'ApplicationPage');

@@ -249,18 +249,16 @@ const applications = resourceOf<AccessContext, StoredApplication, ApplicationFil
     );
     return rows.map((row) => recordOf(tenant_id, row, uses.get(row.id)));
   },
+  detail: async (ctx, { tenant_id }, row) => {
+    const suspended_rules = await findSuspended(ctx, tenant_id, rightsOf(row).rules);
+    return suspended_rules.length > 0 ? { suspended_rules } : {};
+  },
   changeOf: (_work, id) => ({ subject: 'application', id }),
   limit: applicationLimit,
 });
 
 /** Reads one, with its suspended rules. @throws notFound, the same for an unknown id and one of another tenant. */
-export const getApplication = async (ctx: AccessContext, work: Work, id: string): Promise<ApplicationRecord> => {
-  const record = await applications.read(ctx, work, id);
-  if (!record.rules.some(({ bound_to: bound }) => bound?.proxies ?? bound?.reactors)) return record;
-  const row = await findApplication(work.db, id);
-  const suspended_rules = row ? await findSuspended(ctx, work.tenant_id, rightsOf(row).rules) : [];
-  return suspended_rules.length > 0 ? { ...record, suspended_rules } : record;
-};
+export const getApplication = applications.read;
 
 /** A page, newest first. `ids`: only these; `types`: only of these; `name`: only of this name; undefined for all. */
 export const listApplications = applications.list;

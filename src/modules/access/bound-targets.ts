@@ -76,6 +76,7 @@ export const findSuspended = async (
   tenant_id: string,
   rules: readonly AccessRule[],
 ): Promise<SuspendedRule[]> => {
+  if (!rules.some(({ bound_to: bound }) => bound?.proxies ?? bound?.reactors)) return [];
   const { digest } = await keyring.tenantKeys(tenant_id);
   const suspended: SuspendedRule[] = [];
   for (const [rule, { bound_to: bound }] of rules.entries()) {

@@ -26,6 +26,8 @@ export type Kind<Ctx, Row extends { id: string }, Filter, Shown> = {
   lock(tx: PrismaTransaction, id: string): Promise<Row | undefined>;
   remove(tx: PrismaTransaction, id: string): Promise<unknown>;
   show(ctx: Ctx, work: Work, rows: readonly Row[]): Promise<Shown[]>;
+  /** What the answer to a request for one record has beside that: what would cost a list too much. */
+  detail?(ctx: Ctx, work: Work, row: Row): Promise<Partial<Shown>>;
   /** Left out where no cache has such records. */
   changeOf?(work: Work, id: string): Change;
   /** How many a tenant may have. Left out where `create` itself counts. */
@@ -74,8 +76,9 @@ export const resourceOf = <Ctx extends Pick<Platform, 'now' | 'newLogId'>, Row e
       const [shown] = await kind.show(ctx, work, [row]);
       // The record and what it refers to were deleted between two statements.
       if (shown === undefined) throw notFound(kind.noun);
+      const detail = await kind.detail?.(ctx, work, row);
       await work.log([logOf(ctx, work, 'read', [id])]);
-      return shown;
+      return { ...shown, ...detail };
     },
 
     async list(ctx: Ctx, work: Work, { page, ...filter }: Filter & { page: PageRequest }): Promise<Page<Shown>> {

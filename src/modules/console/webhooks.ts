@@ -1,4 +1,5 @@
 // The pages of webhooks: the list, a new one, and one with its deliveries. The secret is shown once, where it is made.
+import { notFound } from '../../platform/base/errors.ts';
 import { EVERY_EVENT, eventTypes } from '../../platform/db/event-types.ts';
 import { attribute, html, type Html } from '../../platform/http/html.ts';
 import type { DeliveryRecord } from '../webhooks/deliveries.ts';
@@ -40,7 +41,6 @@ import {
   type Submission,
   type Visit,
 } from './visit.ts';
-import { notFound } from '../../platform/base/errors.ts';
 
 const KIND: Kind = { path: '/console/webhooks', url: '/webhooks', section: 'Webhooks', noun: 'webhook' };
 

@@ -10,6 +10,7 @@ type Attributes = { [name: string]: Value };
 const hostOf = (url: Value | undefined): string | undefined =>
   URL.canParse(String(url)) ? new URL(String(url)).host : undefined;
 
+/** What the server pins of a proxy (`pinOfProxy`), by the names that a file has. */
 const CODE = ['request_transform', 'response_transform'];
 /** Code may read from these where to send, so a bound pins them where there is code. */
 const READ_BY_CODE = ['configuration', 'application'];
